@@ -1,0 +1,75 @@
+# Needs Python >= 3.11 with venv and a C++20 compiler; everything else goes into .venv.
+
+# The first interpreter that is new enough; `make PYTHON=...` chooses another.
+ifndef PYTHON
+PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+endif
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+ifeq ($(strip $(PYTHON)),)
+$(error PYTHON: expected Python >= 3.11 on the path, got none; name one with make PYTHON=...)
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help venv build test run bench sanitize csrc format clean
+
+help:
+	@echo 'make run       build, then the main job'
+	@echo 'make test      everything: build, lint, types, tests, sanitizers, sdist'
+	@echo '               (some of it: make test PARTS="unit lint"; the names: make test PARTS=--list)'
+	@echo 'make build     editable install with the extra dev into .venv'
+	@echo 'make bench     comparison with the peers of the extra bench'
+	@echo 'make sanitize  kernel tests under the address and undefined-behaviour sanitizers'
+	@echo 'make csrc      kernels alone, without the headers of Python, warnings as errors'
+	@echo 'make format    format Python and C++'
+	@echo 'make clean     remove what was built, .venv included'
+
+# Named by what they hold, made again when the list of dependencies changes.
+.venv/made:
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/build-requires: pyproject.toml .venv/made
+	@$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" > $@.tmp
+	$(PIP) install -r $@.tmp
+	@mv $@.tmp $@
+
+# Without isolation, so that the objects of an earlier build are still up to date.
+.venv/installed: pyproject.toml .venv/build-requires
+	$(PIP) install --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+.venv/installed-bench: .venv/installed
+	$(PIP) install --no-build-isolation --editable '.[dev,bench]'
+	@touch $@
+
+venv: .venv/made
+
+build: .venv/installed
+	@$(BIN)/python setup.py --quiet build_ext --inplace
+
+test:
+	@$(PYTHON) tests/run.py $(PARTS)
+
+run: build
+	@$(BIN)/python examples/first_look.py
+
+bench: build .venv/installed-bench
+	@$(BIN)/python -m bench.compare
+
+sanitize: build
+	@$(PYTHON) tests/run.py sanitize
+
+csrc:
+	@$(PYTHON) tests/run.py csrc
+
+format: .venv/installed
+	$(BIN)/ruff check --fix --exit-zero --quiet .
+	$(BIN)/ruff format .
+	find csrc bindings -name '*.[ch]pp' -exec $(BIN)/clang-format -i {} +
+
+clean:
+	rm -rf .venv build dist *.egg-info pyroute/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,45 @@
+"""pyroute decides which parallel task each record of a stream goes to.
+
+>>> import pyroute as pr
+>>> hot = pr.SpaceSaving(100)
+>>> hot.observe(["anna", "bert", "anna"])
+>>> hot.top(1).values
+['anna']
+>>> router = pr.Router(4, table={"anna": 3})
+>>> router.route(["anna", "bert"])
+array([3, 0], dtype=int32)
+"""
+
+from pyroute._core import FormatError, simd
+from pyroute.cost_sketch import CostSketch
+from pyroute.dynamic_grouping import DynamicGrouping
+from pyroute.homes import FlinkKeyGroup, KafkaHash, SparkHash, StormHash
+from pyroute.key_stats import KeyStats, Snapshot
+from pyroute.keys import Keys, keys
+from pyroute.ring import Ring
+from pyroute.router import Router
+from pyroute.space_saving import PairSpaceSaving, SpaceSaving, TopKeys, TopPairs
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CostSketch",
+    "DynamicGrouping",
+    "FlinkKeyGroup",
+    "FormatError",
+    "KafkaHash",
+    "KeyStats",
+    "Keys",
+    "PairSpaceSaving",
+    "Ring",
+    "Router",
+    "Snapshot",
+    "SpaceSaving",
+    "SparkHash",
+    "StormHash",
+    "TopKeys",
+    "TopPairs",
+    "__version__",
+    "keys",
+    "simd",
+]

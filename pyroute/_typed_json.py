@@ -1,0 +1,94 @@
+"""Values in JSON, typed: {"t": "i" | "s" | "b" | "n" | "o" | "d" | "t" | "k" | "tuple", "v": ...}.
+
+Integers and ids are decimal strings, bytes base64, dates days and timestamps microseconds since 1970. "k" is
+a key without its value: the 64-bit identity alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+from typing import Any
+
+import numpy as np
+
+from pyroute._core import FormatError
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+def encode(value: Any) -> dict[str, Any]:
+    """The typed form of a value as kernels name it."""
+    if value is None:
+        return {"t": "n"}
+    if isinstance(value, bool):
+        return {"t": "o", "v": value}
+    if isinstance(value, int):
+        return {"t": "i", "v": str(value)}
+    if isinstance(value, str):
+        return {"t": "s", "v": value}
+    if isinstance(value, bytes):
+        return {"t": "b", "v": base64.b64encode(value).decode()}
+    if isinstance(value, tuple):
+        return {"t": "tuple", "v": [encode(part) for part in value]}
+    if isinstance(value, datetime.datetime):
+        return {"t": "t", "v": str((value - _EPOCH) // _MICROSECOND)}
+    if isinstance(value, datetime.date):
+        return {"t": "d", "v": str((value - _EPOCH.date()).days)}
+    if isinstance(value, np.datetime64):
+        unit = np.datetime_data(value.dtype)[0]
+        return {"t": "d" if unit == "D" else "t", "v": str(value.astype(np.int64))}
+    raise TypeError(f"value: expected a key's value, got {type(value).__name__}")
+
+
+def decode(typed: Any) -> Any:
+    """The value of a typed form; anything else raises `FormatError`."""
+    try:
+        kind = typed["t"]
+        if kind == "n":
+            return None
+        value = typed["v"]
+        if kind == "o" and isinstance(value, bool):
+            return value
+        if kind == "i":
+            return _number(value, -(1 << 63), 1 << 63)
+        if kind == "s" and isinstance(value, str):
+            value.encode()
+            return value
+        if kind == "b":
+            return base64.b64decode(value, validate=True)
+        if kind == "d":
+            return np.datetime64(_number(value, -(1 << 63) + 1, 1 << 63), "D")
+        if kind == "t":
+            return np.datetime64(_number(value, -(1 << 63) + 1, 1 << 63), "us")
+        if kind == "tuple" and value:
+            return tuple(decode(part) for part in value)
+    except (KeyError, TypeError, ValueError, binascii.Error, RecursionError) as error:
+        raise FormatError(f"key: expected a typed value, got {str(typed)[:60]}") from error
+    raise FormatError(f"key: expected a typed value, got {str(typed)[:60]}")
+
+
+def encode_id(identity: int) -> dict[str, Any]:
+    """The typed form of a key whose value is not known."""
+    return {"t": "k", "v": str(identity)}
+
+
+def decode_id(typed: Any) -> int | None:
+    """The identity of such a form; None where it is another."""
+    if not isinstance(typed, dict) or typed.get("t") != "k":
+        return None
+    try:
+        return _number(typed["v"], 0, 1 << 64)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"key: expected an identity, got {str(typed)[:60]}") from error
+
+
+def _number(text: Any, least: int, end: int) -> int:
+    if not isinstance(text, str):
+        raise TypeError("a decimal string")
+    number = int(text)
+    if not least <= number < end:
+        raise ValueError("a number in range")
+    return number

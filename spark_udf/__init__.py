@@ -1,0 +1,1 @@
+"""PySpark adapters of pyroute; they arrive with the Spark part."""
