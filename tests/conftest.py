@@ -1,5 +1,6 @@
-from effort import effort
 from hypothesis import HealthCheck, settings
+
+from effort import effort
 
 settings.register_profile(
     "pyroute",

@@ -6,10 +6,11 @@ from fractions import Fraction
 from itertools import accumulate
 
 import numpy as np
-import pyroute as pr
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import pyroute as pr
 from reference import dynamic_grouping as twin
 from reference import golden
 from reference.circle import fewest_moves
@@ -70,20 +71,16 @@ def test_with_ratio_matches_reference(before, after, bits):
     assert changed.owners.tolist() == twin.with_ratio(grouping.owners.tolist(), after)
 
 
-def weights_of(pairs):
-    return {task: weight for task, weight in pairs}
-
-
 def test_stable():
     # Written down once, from the twin, and never regenerated.
     for vector in golden("dynamic_grouping"):
-        first, *later = map(weights_of, vector["ratios"])
+        first, *later = map(dict, vector["ratios"])
         grouping = pr.DynamicGrouping.from_ratio(first, bits=vector["bits"])
         for ratio in later:
             grouping = grouping.with_ratio(ratio)
         if "reassign" in vector:
             task, to = vector["reassign"]
-            grouping = grouping.reassign(task, to=weights_of(to))
+            grouping = grouping.reassign(task, to=dict(to))
         assert grouping.owners.tolist() == vector["owners"]
 
 
@@ -97,7 +94,18 @@ def test_exact(ratio, bits):
     assert sum(map(Fraction, shares.values())) == 1
 
 
-@given(ratios, bits_of)
+one_and_many = st.builds(
+    lambda heavy, light, count: {
+        0: float(heavy),
+        **dict.fromkeys(range(1, count + 1), float(light)),
+    },
+    st.integers(1, 40),
+    st.integers(1, 3),
+    st.integers(1, 40),
+)
+
+
+@given(ratios | one_and_many, bits_of)
 def test_interleaved(ratio, bits):
     owners = pr.DynamicGrouping.from_ratio(ratio, bits=bits).owners.tolist()
     size = len(owners)
@@ -203,9 +211,9 @@ def test_block_borders(rows):
 )
 def test_wrong_ratio(ratio, error):
     grouping = pr.DynamicGrouping.from_ratio([1, 1])
-    with pytest.raises(error, match=r"^ratio: expected .+, got .+"):
+    with pytest.raises(error, match=SHAPE):
         pr.DynamicGrouping.from_ratio(ratio)
-    with pytest.raises(error, match=r"^ratio: expected .+, got .+"):
+    with pytest.raises(error, match=SHAPE):
         grouping.with_ratio(ratio)
 
 
@@ -233,8 +241,9 @@ def test_wrong_reassign():
 
 def test_wrong_record_ids():
     grouping = pr.DynamicGrouping.from_ratio([1, 1])
-    for record_ids in ([1.5], np.array([1.5]), ["a"], "a", None):
+    for record_ids in ([1.5], np.array([1.5]), ["a"]):
         with pytest.raises(TypeError, match=SHAPE):
             grouping.assign(record_ids)
-    with pytest.raises(ValueError, match=SHAPE):
-        grouping.assign(np.zeros((2, 2), np.int64))
+    for record_ids in ("a", None, 5, np.zeros((2, 2), np.int64)):
+        with pytest.raises((TypeError, ValueError), match=SHAPE):
+            grouping.assign(record_ids)

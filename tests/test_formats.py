@@ -1,9 +1,10 @@
 """Bytes and JSON: golden files of every kernel, and hostile input that decodes or is refused.
 
-``PYROUTE_WRITE_GOLDEN=1 python tests/test_formats.py`` writes the golden files that are missing. One that
-exists is never written again: deployed data is read by it.
+``PYROUTE_WRITE_GOLDEN=1 python tests/test_formats.py`` writes the golden files that are missing; a
+file that exists is never written again, because deployed data must stay readable.
 """
 
+import copy
 import json
 import os
 import random
@@ -77,8 +78,8 @@ EXAMPLES: dict[str, Callable[[], Any]] = {
     "ring": ring,
     "ring_with_tasks": lambda: ring().with_tasks([1, 2, 3]).with_tasks({3: 1, 5: 1.5}),
     "dynamic_grouping": lambda: pr.DynamicGrouping.from_ratio([7, 3, 2], bits=5),
-    "dynamic_grouping_labels": lambda: pr.DynamicGrouping.from_identifiers(
-        {3: "A", 7: "A", 0: "B"}, bits=3
+    "dynamic_grouping_runs": lambda: pr.DynamicGrouping.from_identifiers(
+        {3: 2**31 - 1, 7: 0, 0: 5}, bits=6
     ),
     "spark_hash": lambda: pr.SparkHash(8, key_type=("bigint", "string")),
     "storm_hash": lambda: pr.StormHash(5),
@@ -119,12 +120,13 @@ def decoded(kind: Any, data: bytes) -> Any:
     """Return the kernel, or None where the bytes are refused as they should be."""
     try:
         return kind.from_bytes(data)
-    except pr.FormatError as error:
-        assert "expected" in str(error)
-        return None
+    except pr.FormatError as refusal:
+        message = str(refusal)
     except BaseException as error:
         error.add_note(f"{kind.__name__}.from_bytes(bytes.fromhex({data.hex()!r}))")
         raise
+    assert "expected" in message
+    return None
 
 
 def exercise(kernel: Any, data: bytes) -> None:
@@ -135,8 +137,10 @@ def exercise(kernel: Any, data: bytes) -> None:
         for attempt in ATTEMPTS[type(kernel).__name__]:
             try:
                 attempt(kernel)
-            except (TypeError, ValueError, OverflowError) as refusal:
-                assert not isinstance(refusal, pr.FormatError)
+            except pr.FormatError:
+                raise
+            except (TypeError, ValueError):
+                continue
     except BaseException as error:
         error.add_note(f"{type(kernel).__name__}.from_bytes(bytes.fromhex({data.hex()!r}))")
         raise
@@ -338,7 +342,6 @@ def test_mutations(name):
     chance = random.Random(name)
     others = [file.read_bytes()[:-8] for file in sorted(GOLDEN.glob("*.bin"))]
     others = [other for other in others if other[4] == data[4]]
-    accepted = 0
     for _ in range(effort(-(-MUTATIONS // len(EXAMPLES)))):
         body = bytearray(data[:-8])
         for _ in range(chance.choice((1, 1, 1, 2, 5))):
@@ -346,9 +349,7 @@ def test_mutations(name):
         hostile = bytes(body) + checksum(body)
         kernel = decoded(kind, hostile)
         if kernel is not None:
-            accepted += 1
             exercise(kernel, hostile)
-    assert accepted < effort(MUTATIONS)
 
 
 @examples
@@ -368,14 +369,15 @@ def test_random_bytes(name):
 def decoded_json(text: str) -> pr.Router | None:
     try:
         router = pr.Router.from_json(text)
-    except pr.FormatError as error:
-        assert "expected" in str(error)
-        return None
+        assert pr.Router.from_json(router.to_json()) == router
+        return router
+    except pr.FormatError as refusal:
+        message = str(refusal)
     except BaseException as error:
         error.add_note(f"Router.from_json({text!r})")
         raise
-    assert pr.Router.from_json(router.to_json()) == router
-    return router
+    assert "expected" in message
+    return None
 
 
 @pytest.mark.parametrize("name", ROUTERS)
@@ -435,7 +437,7 @@ def test_mutated_structure_of_json(name):
                 case 1 if isinstance(container, list):
                     container.insert(key, container[key])
                 case _:
-                    container[key] = chance.choice(LEAVES)
+                    container[key] = copy.deepcopy(chance.choice(LEAVES))
         decoded_json(json.dumps(document))
 
 

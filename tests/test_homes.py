@@ -7,10 +7,11 @@ from datetime import UTC, date, datetime
 
 import numpy as np
 import pyarrow as pa
-import pyroute as pr
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import pyroute as pr
 from reference import golden, untyped
 from reference import homes as twin
 

@@ -8,7 +8,7 @@ import sys
 import uuid
 from collections import defaultdict
 from decimal import Decimal
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pyroute as pr
 import pytest
-from effort import effort
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import pyroute as pr
+from effort import effort
 from reference import golden, untyped
 from reference import keys as twin
 
@@ -32,7 +33,11 @@ DATES = [dt.date(1970, 1, 1), dt.date(1969, 12, 31), dt.date(1, 1, 1), dt.date(9
 EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001
 TIMES = [EPOCH + dt.timedelta(seconds=s) for s in (0, 1, -1, 86_399, -86_401, 10**9, -(10**9))]
 MICROS = [*TIMES, EPOCH + dt.timedelta(microseconds=1), EPOCH - dt.timedelta(microseconds=999)]
-UUIDS = [uuid.UUID(int=0), uuid.UUID("017f22e2-79b0-7cc3-98c4-dc0c0c07398f"), uuid.UUID(int=2**128 - 1)]
+UUIDS = [
+    uuid.UUID(int=0),
+    uuid.UUID("017f22e2-79b0-7cc3-98c4-dc0c0c07398f"),
+    uuid.UUID(int=2**128 - 1),
+]
 BIG = [-(2**63), -(2**53) - 1, -1, 0, 1, 2**53 + 1, 2**63 - 1]
 WIDTHS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 UTC = dt.UTC
@@ -55,7 +60,9 @@ def aware(times: list[dt.datetime]) -> list[dt.datetime]:
 
 def numpy_sources() -> Sources:
     sources: Sources = {w: (np.array(edges(w), w), edges(w)) for w in WIDTHS}
-    sources |= {f">{w}": (np.array(edges(w), np.dtype(w).newbyteorder(">")), edges(w)) for w in WIDTHS}
+    sources |= {
+        f">{w}": (np.array(edges(w), np.dtype(w).newbyteorder(">")), edges(w)) for w in WIDTHS
+    }
     sources["strided"] = (np.array(BIG).repeat(3)[::3], BIG)
     sources["reversed"] = (np.array(BIG)[::-1], BIG[::-1])
     sources["read only"] = (np.frombuffer(np.array(BIG).tobytes(), np.int64), BIG)
@@ -86,7 +93,11 @@ def numpy_sources() -> Sources:
 
 
 def python_sources() -> Sources:
-    return {f"{make.__name__} {name}": (make(v), v) for make in (list, tuple) for name, v in KINDS.items()}
+    return {
+        f"{make.__name__} {name}": (make(v), v)
+        for make in (list, tuple)
+        for name, v in KINDS.items()
+    }
 
 
 def pandas_sources() -> Sources:
@@ -96,7 +107,6 @@ def pandas_sources() -> Sources:
         nullable = width.replace("i", "I").replace("uI", "UI")
         values = with_nulls(edges(width))
         sources[nullable] = (pd.Series(values, dtype=nullable), values)
-        sources[f"array {nullable}"] = (pd.array(values, dtype=nullable), values)
     bools = [True, False]
     sources["bool"] = (pd.Series(bools), bools)
     sources["boolean"] = (pd.Series(with_nulls(bools), dtype="boolean"), with_nulls(bools))
@@ -105,12 +115,20 @@ def pandas_sources() -> Sources:
         sources[dtype] = (pd.Series(with_nulls(TEXTS), dtype=dtype), with_nulls(TEXTS))
     sources["object"] = (pd.Series(with_nulls(TEXTS), dtype=object), with_nulls(TEXTS))
     sources["odd index"] = (pd.Series(TEXTS, index=range(len(TEXTS), 0, -1))[::-1], TEXTS[::-1])
-    sources["category of text"] = (pd.Series(with_nulls(TEXTS), dtype="category"), with_nulls(TEXTS))
-    sources["category of ints"] = (pd.Series(with_nulls(BIG[1:]), dtype=pd.CategoricalDtype(BIG[1:])), with_nulls(BIG[1:]))
+    # pandas takes texts for C strings when it looks for categories: none with a zero inside.
+    words = with_nulls([text for text in TEXTS if "\0" not in text])
+    sources["category of text"] = (pd.Series(words, dtype="category"), words)
+    sources["category of ints"] = (
+        pd.Series(with_nulls(BIG[1:]), dtype=pd.CategoricalDtype(BIG[1:])),
+        with_nulls(BIG[1:]),
+    )
     dates = pd.to_datetime(pd.Series(TIMES))
     sources["category of times"] = (dates.astype("category"), TIMES)
-    sources["Categorical"] = (pd.Categorical(with_nulls(TEXTS), categories=TEXTS), with_nulls(TEXTS))
-    sources["CategoricalIndex"] = (pd.CategoricalIndex(with_nulls(TEXTS)), with_nulls(TEXTS))
+    sources["Categorical"] = (
+        pd.Categorical(with_nulls(TEXTS), categories=TEXTS),
+        with_nulls(TEXTS),
+    )
+    sources["CategoricalIndex"] = (pd.CategoricalIndex(words), words)
     sources["Index"] = (pd.Index(TEXTS), TEXTS)
     sources["RangeIndex"] = (pd.RangeIndex(5, 50, 7), list(range(5, 50, 7)))
     sources["DatetimeIndex"] = (pd.DatetimeIndex(MICROS), MICROS)
@@ -119,12 +137,20 @@ def pandas_sources() -> Sources:
         series = pd.Series(times, dtype=f"datetime64[{unit}]")
         sources[f"datetime64[{unit}]"] = (series, times)
         for zone in ("UTC", "Europe/Berlin"):
-            sources[f"datetime64[{unit}, {zone}]"] = (series.dt.tz_localize("UTC").dt.tz_convert(zone), times)
+            sources[f"datetime64[{unit}, {zone}]"] = (
+                series.dt.tz_localize("UTC").dt.tz_convert(zone),
+                times,
+            )
     for type_ in (pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())):
         column = pa.array(with_nulls(TEXTS), pa.string()).cast(type_)
         series = pd.Series(pd.arrays.ArrowExtensionArray(column))
         sources[f"ArrowDtype {type_}"] = (series, with_nulls(TEXTS))
-    for type_, values in ((pa.int64(), BIG), (pa.timestamp("us"), MICROS), (pa.date32(), DATES), (pa.binary(), BYTES)):
+    for type_, values in (
+        (pa.int64(), BIG),
+        (pa.timestamp("us"), MICROS),
+        (pa.date32(), DATES),
+        (pa.binary(), BYTES),
+    ):
         series = pd.Series(with_nulls(values), dtype=pd.ArrowDtype(type_))
         sources[f"ArrowDtype {type_}"] = (series, with_nulls(values))
     return sources
@@ -134,7 +160,10 @@ def polars_sources() -> Sources:
     sources: Sources = {}
     for width in WIDTHS:
         dtype = getattr(pl, width.replace("i", "I").replace("uI", "UI"))
-        sources[width] = (pl.Series(with_nulls(edges(width)), dtype=dtype), with_nulls(edges(width)))
+        sources[width] = (
+            pl.Series(with_nulls(edges(width)), dtype=dtype),
+            with_nulls(edges(width)),
+        )
     for name, values, dtype in (
         ("bool", [True, False], pl.Boolean),
         ("text", TEXTS, pl.String),
@@ -167,8 +196,14 @@ def arrow_sources() -> Sources:
         (pa.date64(), DATES),
         *((pa.timestamp(unit), TIMES) for unit in ("s", "ms", "us", "ns")),
         *((pa.timestamp(unit), MICROS) for unit in ("us", "ns")),
-        *((pa.timestamp(u, z), aware(TIMES)) for u, z in product(("s", "ms", "us", "ns"), ("UTC", "Asia/Tokyo"))),
-        *((type_, [Decimal(i) for i in BIG]) for type_ in (pa.decimal128(20, 0), pa.decimal256(50, 0))),
+        *(
+            (pa.timestamp(u, z), aware(TIMES))
+            for u, z in product(("s", "ms", "us", "ns"), ("UTC", "Asia/Tokyo"))
+        ),
+        *(
+            (type_, [Decimal(i) for i in BIG])
+            for type_ in (pa.decimal128(20, 0), pa.decimal256(50, 0))
+        ),
         (pa.decimal128(5, 0), [Decimal(-99999), Decimal(0), Decimal(7)]),
         (pa.decimal32(5, 0), [Decimal(-99999), Decimal(0), Decimal(7)]),
         (pa.decimal64(15, 0), [Decimal(-99999), Decimal(0), Decimal(10**14)]),
@@ -176,10 +211,16 @@ def arrow_sources() -> Sources:
     ]
     for type_, values in types:
         sources[f"{type_} {len(sources)}"] = (pa.array(values, type_), values)
-        sources[f"{type_} {len(sources)}"] = (pa.array(with_nulls(values), type_), with_nulls(values))
+        sources[f"{type_} {len(sources)}"] = (
+            pa.array(with_nulls(values), type_),
+            with_nulls(values),
+        )
     for width in WIDTHS:
         codes = pa.array([2, None, 0, 1, 3, 0], getattr(pa, width)())
-        for words in (pa.array(["x", None, "z", ""]), pa.array(["x", None, "z", ""], pa.string_view())):
+        for words in (
+            pa.array(["x", None, "z", ""]),
+            pa.array(["x", None, "z", ""], pa.string_view()),
+        ):
             column = pa.DictionaryArray.from_arrays(codes, words)
             sources[f"{column.type}"] = (column, ["z", None, "x", None, "", "x"])
     codes = pa.array([1, 0, None], pa.int8())
@@ -202,7 +243,9 @@ KINDS: dict[str, list[Any]] = {
     "date": with_nulls(DATES),
     "datetime": with_nulls(MICROS),
     "datetime with a zone": aware(MICROS),
-    "datetime elsewhere": [t.astimezone(dt.timezone(dt.timedelta(hours=5.5))) for t in aware(MICROS)],
+    "datetime elsewhere": [
+        t.astimezone(dt.timezone(dt.timedelta(hours=5.5))) for t in aware(MICROS)
+    ],
     "uuid": with_nulls(UUIDS),
     "decimal": [Decimal("-7"), Decimal("1E+3"), Decimal("5.00"), None, Decimal(2**63 - 1)],
     "None": [None, None],
@@ -264,7 +307,9 @@ SPARK_TYPES = {
 def arrow_column(type_: str, values: list[Any]) -> pa.Array:
     if type_.startswith("decimal"):
         precision = int(type_[8:].split(",")[0])
-        return pa.array([v if v is None else Decimal(v) for v in values], pa.decimal128(precision, 0))
+        return pa.array(
+            [v if v is None else Decimal(v) for v in values], pa.decimal128(precision, 0)
+        )
     if type_ in ("date", "timestamp", "timestamp_ntz"):
         width = pa.int32() if type_ == "date" else pa.int64()
         return pa.array(values, width).cast(SPARK_TYPES[type_])
@@ -277,7 +322,9 @@ def test_spark_vectors():
         groups[tuple(vector["types"])].append(vector)
     for types, vectors in groups.items():
         rows = [[untyped(value) for value in vector["values"]] for vector in vectors]
-        columns = [arrow_column(t, list(c)) for t, c in zip(types, zip(*rows, strict=True), strict=True)]
+        columns = [
+            arrow_column(t, list(c)) for t, c in zip(types, zip(*rows, strict=True), strict=True)
+        ]
         expected = [int(vector["id"]) for vector in vectors]
         assert [twin.key(*row) for row in rows] == expected, types
         assert ids(*columns) == expected, types
@@ -296,7 +343,16 @@ def test_null_and_one_share_an_id_in_composites():
 
 
 def test_nulls_in_composites_differ():
-    assert len(set(ids([("x", None), (None, "x"), (None, None)], ))) == 3
+    assert (
+        len(
+            set(
+                ids(
+                    [("x", None), (None, "x"), (None, None)],
+                )
+            )
+        )
+        == 3
+    )
     assert ids(["x"])[0] not in ids([("x", None), (None, "x")])
 
 
@@ -448,7 +504,7 @@ def test_arrow_texts(values, cuts, data):
     type_ = data.draw(st.sampled_from([pa.string(), pa.large_string(), pa.string_view()]))
     array = pa.array(values, type_)
     borders = [0, *sorted(min(cut, len(values)) for cut in cuts), len(values)]
-    chunks = [array.slice(a, b - a) for a, b in zip(borders, borders[1:], strict=False)]
+    chunks = [array.slice(a, b - a) for a, b in pairwise(borders)]
     assert ids(pa.chunked_array(chunks, type_)) == twin.keys(values)
     encoded = pa.array(values, pa.string()).dictionary_encode()
     assert ids(encoded) == twin.keys(values)
@@ -479,9 +535,16 @@ def test_numpy_scalars_in_lists():
         ([np.datetime64("2024-02-29"), None], [dt.date(2024, 2, 29), None]),
         ([np.datetime64(1500, "ms"), np.datetime64(-7, "us")], [1_500_000, -7]),
         ([np.datetime64(3000, "ns")], [3]),
-        ([np.datetime64("NaT"), np.datetime64(1, "us")], [None, 1]),
+        ([np.datetime64("NaT", "us"), np.datetime64(1, "us")], [None, 1]),
     ):
         assert ids(scalars) == twin.keys(values)
+
+
+def test_not_a_time_is_null():
+    assert ids([np.datetime64("NaT")]) == [42]
+    assert ids([np.datetime64("NaT"), np.datetime64(1, "us")]) == [42, twin.key(1)]
+    assert ids([pd.NaT, dt.date(1970, 1, 2)]) == [42, twin.key(1)]
+    assert ids(np.array(["NaT", "NaT"], "M8")) == [42, 42]
 
 
 class OnlyArray:
@@ -515,7 +578,6 @@ def test_text_and_bytes_are_one_key():
     assert ids([UUIDS[1]]) == ids([str(UUIDS[1])])
 
 
-
 SHAPE = r"^\w[\w .\[\]()]*: expected .+, got .+"
 TYPE_ERRORS = {
     "float64": np.array([1.0]),
@@ -535,6 +597,10 @@ TYPE_ERRORS = {
     "timedelta in a list": [dt.timedelta(1)],
     "float in an object array": np.array(["a", 1.5], object),
     "nested tuple": [("a", ("b", "c"))],
+    "tuples of two lengths": [("a", "b"), ("a",)],
+    "Decimal with a fraction": [Decimal("1.5")],
+    "Decimal NaN": [Decimal("NaN")],
+    "Decimal infinity": [Decimal("Infinity")],
     "int and str": [1, "a"],
     "str and bytes": ["a", b"a"],
     "bool and int": [True, 1],
@@ -553,7 +619,6 @@ TYPE_ERRORS = {
     "dict": {"a": 1},
     "set": {1, 2},
     "generator": (i for i in range(3)),
-    "0-d": np.array(5),
     "scalar": np.int64(5),
     "pandas float": pd.Series([1.5]),
     "pandas float with NaN": pd.Series([1, None]),
@@ -588,18 +653,16 @@ TYPE_ERRORS = {
     "arrow scalar": pa.scalar(5),
 }
 VALUE_ERRORS = {
+    "0-d": np.array(5),
     "2-d": np.zeros((2, 2), np.int64),
     "2-d text": np.array([["a"]]),
     "uint64 beyond": np.array([0, 2**63], np.uint64),
     "int beyond": [2**63],
     "int below": [-(2**63) - 1],
-    "int far beyond": [2**200],
+    "int far beyond": [10**5000],
     "NumPy uint64 beyond": [np.uint64(2**63)],
     "Decimal beyond": [Decimal(2**63)],
-    "Decimal far beyond": [Decimal("1E+1000000")],
-    "Decimal with a fraction": [Decimal("1.5")],
-    "Decimal NaN": [Decimal("NaN")],
-    "Decimal infinity": [Decimal("Infinity")],
+    "Decimal far beyond": [Decimal("1E+100000")],
     "object uint64 beyond": np.array([2**63], object),
     "nanoseconds": np.array([1500], "M8[ns]"),
     "a nanosecond before 1970": np.array([-1], "M8[ns]"),
@@ -618,7 +681,6 @@ VALUE_ERRORS = {
     "lone surrogate": ["a", "\ud800"],
     "lone surrogate in U": np.array(["a", "\ud800"]),
     "lone surrogate in objects": np.array(["a", "\udfff"], object),
-    "tuples of two lengths": [("a", "b"), ("a",)],
 }
 
 
@@ -733,7 +795,11 @@ def test_inputs_are_not_modified():
 
 
 @settings(max_examples=effort(20))
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30), st.text(max_size=5), st.text(max_size=5))
+@given(
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30),
+    st.text(max_size=5),
+    st.text(max_size=5),
+)
 def test_collisions_can_be_made(values, first, second):
     seeds = [twin.hash_value(text) for text in (first, second)]
     partners = [twin.unhash_int(twin.hash_int(value, seeds[0]), seeds[1]) for value in values]

@@ -54,7 +54,9 @@ def top_pairs(sketch, most=None):
 
 def assert_never_under(sketch, exact):
     top = sketch.top()
-    for pair, most, error in zip(top_pairs(sketch), top.counts, top.errors, strict=True):
+    for pair, most, error in zip(
+        top_pairs(sketch), top.counts.tolist(), top.errors.tolist(), strict=True
+    ):
         assert most - error <= exact[pair] <= most
     universe = [*exact, (1000, 1), (1, 1000)]
     for pair, most in zip(universe, estimates(sketch, universe), strict=True):
@@ -104,7 +106,7 @@ def test_error_bound(stream, capacity):
 def test_merge_bound(left, right, capacity, other_capacity):
     sketch, other = observed(capacity, *left), observed(other_capacity, *right)
     before = other.to_bytes()
-    limit = Fraction(sketch.total, capacity) + Fraction(other.total, other_capacity)
+    limit = Fraction(sketch.total, capacity) + Fraction(other.total, min(capacity, other_capacity))
     exact = count(*left) + count(*right)
     sketch.merge(other)
     assert other.to_bytes() == before
@@ -168,7 +170,7 @@ KINDS = {
     "bytes": [b"a", b"", b"\xff\x00"],
     "bool": [True, False, None],
     "date": [date(1970, 1, 1), date(2024, 2, 29), None],
-    "tuple": [("a", 1), ("a", None), (None, 2)],
+    "tuple": [("a", 7), ("a", None), (None, 2)],
 }
 
 

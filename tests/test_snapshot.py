@@ -54,6 +54,10 @@ def test_defaults():
     assert snapshot.state_sizes.dtype == np.int64
 
 
+def test_background_by_position():
+    assert pr.Snapshot([], [], background=[2.0, 0.5]).background == {0: 2.0, 1: 0.5}
+
+
 def test_order_is_kept():
     assert pr.Snapshot([3, 1, 2], [1, 1, 1]).values == [3, 1, 2]
     assert pr.Snapshot([3, 1], [1, 1]) != pr.Snapshot([1, 3], [1, 1])
@@ -116,7 +120,8 @@ def test_wrong_values(arguments, options):
         ((["a"], ["x"]), {}),
         ((["a"], [1], [1.5]), {}),
         ((["a"], [1]), {"background": {"x": 1.0}}),
-        ((["a"], [1]), {"background": [1.0]}),
+        ((["a"], [1]), {"background": {0: "x"}}),
+        ((["a"], [1]), {"background": {0.5: 1.0}}),
         ((["a"], [1]), {"interval": "x"}),
     ],
     ids=str,

@@ -2,7 +2,7 @@
 
 import pickle
 from collections import Counter
-from datetime import UTC, date, datetime
+from datetime import date, datetime, timedelta, timezone
 from fractions import Fraction
 
 import numpy as np
@@ -64,7 +64,9 @@ def zipf(exponent, universe, size, seed):
 
 def assert_never_under(sketch, exact):
     top = sketch.top()
-    for value, most, error in zip(top.values, top.counts, top.errors, strict=True):
+    for value, most, error in zip(
+        top.values, top.counts.tolist(), top.errors.tolist(), strict=True
+    ):
         assert most - error <= exact[value] <= most
     universe = [*exact, *([] if any(isinstance(key, str) for key in exact) else ABSENT)]
     for value, most in zip(universe, sketch.estimate(universe).tolist(), strict=True):
@@ -164,7 +166,7 @@ def test_merge_bound(left, right, later, capacity, other_capacity):
         return
     sketch, other = observed(capacity, *left), observed(other_capacity, *right)
     before = other.to_bytes()
-    limit = Fraction(sketch.total, capacity) + Fraction(other.total, other_capacity)
+    limit = Fraction(sketch.total, capacity) + Fraction(other.total, min(capacity, other_capacity))
     exact = count(left[0].tolist(), left[1]) + count(right[0].tolist(), right[1])
     sketch.merge(other)
     assert other.to_bytes() == before
@@ -309,8 +311,8 @@ def test_reset(stream, capacity):
     sketch.reset()
     assert sketch == pr.SpaceSaving(capacity)
     assert sketch.to_bytes() == pr.SpaceSaving(capacity).to_bytes()
-    sketch.observe(["another", "kind"])
-    assert set(sketch.top().values) == {"another", "kind"}
+    sketch.observe(["another kind"])
+    assert sketch.top().values == ["another kind"]
 
 
 def recall(found, exact, most):
@@ -351,15 +353,16 @@ NAMES = {
     "bytes": [b"a", b"", b"\xff\x00", b"\x00"],
     "bool": [True, False],
     "date": [date(1970, 1, 1), date(2024, 2, 29), date(1, 1, 1), date(9999, 12, 31)],
-    "tuple": [("a", 1), ("a", 2), ("b", None), (None, 1), (None, None)],
+    "datetime": [
+        datetime.fromisoformat("1970-01-01T00:00:00"),
+        datetime.fromisoformat("2024-02-29T12:30:01.999999"),
+        datetime.fromisoformat("0001-01-01T00:00:00.000001"),
+        datetime.fromisoformat("9999-12-31T23:59:59.999999"),
+    ],
+    "tuple": [("a", 0), ("a", 2), ("b", None), (None, 2), (None, None)],
     "ints in tuples": [(1, 2), (2, 1), (-1, 0)],
     "mixed tuples": [("a", b"b", True, date(2020, 1, 1), 5)],
 }
-DATETIMES = [
-    datetime(1970, 1, 1, tzinfo=UTC),
-    datetime(2024, 2, 29, 12, 30, 1, 999_999, tzinfo=UTC),
-    datetime(1905, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
-]
 
 
 def assert_names(sketch, values):
@@ -393,12 +396,10 @@ def test_names(kind, with_none):
         assert_names(observed(3, [None]), [None])
 
 
-def test_names_of_datetimes():
-    sketch = observed(5, repeated(DATETIMES))
-    for each in sketch, pickle.loads(pickle.dumps(sketch)):
-        found = each.top().values
-        assert keys.keys(found) == keys.keys(DATETIMES)
-        assert [value.replace(tzinfo=UTC) for value in found] == DATETIMES
+def test_names_of_datetimes_with_a_zone():
+    """The moment is kept, in UTC; the zone is not."""
+    moment = datetime(2024, 2, 29, 12, 30, tzinfo=timezone(timedelta(hours=5)))
+    assert observed(5, [moment]).top().values == [datetime.fromisoformat("2024-02-29T07:30:00")]
 
 
 def test_names_of_numpy_arrays():
@@ -430,7 +431,7 @@ MIXED = [
     ([True], [1]),
     ([1], [True]),
     ([date(2020, 1, 1)], [1]),
-    ([date(2020, 1, 1)], DATETIMES),
+    ([date(2020, 1, 1)], NAMES["datetime"]),
     ([("a", 1)], ["a"]),
     ([("a", 1)], [("a", "b")]),
     ([("a", 1)], [("a", 1, 2)]),

@@ -57,6 +57,13 @@ struct MatchAvx2 {
     return static_cast<unsigned>(bits) & 0x7f;
   }
 };
+
+struct MatchAvx512 {
+  PYROUTE_AVX512 static unsigned mask(const std::uint64_t* ids, Key id) noexcept {
+    const __m512i want = _mm512_set1_epi64(static_cast<long long>(id));
+    return _mm512_cmpeq_epi64_mask(_mm512_load_si512(ids), want) & 0x7fu;
+  }
+};
 #endif
 
 bool before(const FilteredCounters::Entry& a, const FilteredCounters::Entry& b) noexcept {
@@ -94,82 +101,99 @@ void FilteredCounters::set_cell(std::size_t index, Count value) noexcept {
 }
 
 // The hot loop. Its only unpredictable step, monitored or not, is a choice of operands, not a branch.
-// Precondition: unit_bits_ == 0.
-template <class Match>
-[[gnu::always_inline]] inline void FilteredCounters::observe_with(
-    std::span<const Key> ids, std::span<const std::int64_t> weights,
-    std::vector<Entered>& entered) {
-  Group* const groups = groups_.data();
+// Precondition: unit_bits_ == 0, no id is 0 (a free way looks like it), no weight is 0.
+template <class Match, bool kWeighted>
+[[gnu::always_inline]] inline void FilteredCounters::observe_with(const Key* ids,
+                                                                  const std::int64_t* weights,
+                                                                  std::size_t n,
+                                                                  std::vector<Entered>& entered) {
+  char* const base = reinterpret_cast<char*>(groups_.data());
   const std::size_t cell_count = cells();
-  const std::size_t n = ids.size();
-  std::uint32_t where[kBlock];  // at most 2^28 * spread / 700 * 16 cells: below 2^32 up to spread 600
-  for (std::size_t i = 0; i < n; ++i)
-    where[i] = static_cast<std::uint32_t>((ids[i] & 0xffffffffu) * cell_count >> 32);
-  const auto fetch = [&](std::size_t i) {
-    const Group& group = groups[where[i] / kCells];
-    __builtin_prefetch(group.ids, 1);
-    __builtin_prefetch(group.counts, 1);
-    __builtin_prefetch(group.cells, 1);
-  };
-  for (std::size_t i = 0; i < std::min(kAhead, n); ++i) fetch(i);
+  std::size_t where[kBlock + kAhead];  // the group of each id, in bytes from the base
+  std::uint32_t which[kBlock];         // its cell in the group
   for (std::size_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) fetch(i + kAhead);
+    const std::uint64_t cell = (ids[i] & 0xffffffffu) * cell_count >> 32;
+    where[i] = cell / kCells * sizeof(Group);
+    which[i] = cell % kCells;
+  }
+  std::fill_n(where + n, kAhead, std::size_t{0});
+  const auto fetch = [&](std::size_t i) {
+    __builtin_prefetch(base + where[i], 1);
+    __builtin_prefetch(base + where[i] + 64, 1);
+    __builtin_prefetch(base + where[i] + 128, 1);
+  };
+  for (std::size_t i = 0; i < kAhead; ++i) fetch(std::min(i, n));
+  for (std::size_t i = 0; i < n; ++i) {
+    fetch(i + kAhead);
     const Key id = ids[i];
-    const Count weight = weights.empty() ? 1 : static_cast<Count>(weights[i]);
-    Group& group = groups[where[i] / kCells];
+    const Count weight = kWeighted ? static_cast<Count>(weights[i]) : 1;
+    Group& group = *reinterpret_cast<Group*>(base + where[i]);
     const unsigned mask = Match::mask(group.ids, id);
-    // An id that may have spilled, the id 0 (a free way looks like it) and the weight 0 take the
-    // long way.
-    if ((mask == 0 && (group.ids[kWays] & spill_bit(id)) != 0) || id == 0 || weight == 0)
-        [[unlikely]] {
+    std::uint64_t hit = std::uint64_t{0} - static_cast<std::uint64_t>(mask != 0);
+    // Hides from the compiler that `hit` is one of two values, or it makes a branch of it, and one
+    // that is mispredicted every other time.
+    __asm__("" : "+r"(hit));
+    if ((group.ids[kWays] & spill_bit(id) & ~hit) != 0) [[unlikely]] {  // it may be further on
       observe_slowly(id, weight, i, entered);
-      if (unit_bits_ > 0) return observe_rest(ids, weights, i + 1, entered);
+      if (unit_bits_ > 0) return observe_rest(ids, weights, i + 1, n, entered);
       continue;
     }
-    const bool hit = mask != 0;
-    std::uint32_t& cell = group.cells[where[i] % kCells];
-    const Count sum = cell + (hit ? 0 : weight);
-    if (sum > (hit ? ~Count{0} : floor_)) [[unlikely]] {
+    std::uint32_t& cell = group.cells[which[i]];
+    const Count sum = cell + (weight & ~hit);
+    if (sum > (floor_ | hit)) [[unlikely]] {
       entered.push_back({enter(id, sum, cell), i});
-      if (unit_bits_ > 0) return observe_rest(ids, weights, i + 1, entered);
+      if (unit_bits_ > 0) return observe_rest(ids, weights, i + 1, n, entered);
       continue;
     }
     cell = static_cast<std::uint32_t>(sum);
-    group.counts[__builtin_ctz(mask | 1u << kWays)] += hit ? weight : 0;
+    group.counts[__builtin_ctz(mask | 1u << kWays)] += weight & hit;
   }
 }
 
-void FilteredCounters::observe_portable(std::span<const Key> ids,
-                                        std::span<const std::int64_t> weights,
+void FilteredCounters::observe_portable(const Key* ids, const std::int64_t* weights, std::size_t n,
                                         std::vector<Entered>& entered) {
-  observe_with<MatchPortable>(ids, weights, entered);
+  weights == nullptr ? observe_with<MatchPortable, false>(ids, weights, n, entered)
+                     : observe_with<MatchPortable, true>(ids, weights, n, entered);
 }
 
 #if PYROUTE_X86
-PYROUTE_AVX2 void FilteredCounters::observe_avx2(std::span<const Key> ids,
-                                                 std::span<const std::int64_t> weights,
-                                                 std::vector<Entered>& entered) {
-  observe_with<MatchAvx2>(ids, weights, entered);
+PYROUTE_AVX2 void FilteredCounters::observe_avx2(const Key* ids, const std::int64_t* weights,
+                                                 std::size_t n, std::vector<Entered>& entered) {
+  weights == nullptr ? observe_with<MatchAvx2, false>(ids, weights, n, entered)
+                     : observe_with<MatchAvx2, true>(ids, weights, n, entered);
+}
+
+PYROUTE_AVX512 void FilteredCounters::observe_avx512(const Key* ids, const std::int64_t* weights,
+                                                     std::size_t n,
+                                                     std::vector<Entered>& entered) {
+  weights == nullptr ? observe_with<MatchAvx512, false>(ids, weights, n, entered)
+                     : observe_with<MatchAvx512, true>(ids, weights, n, entered);
 }
 #endif
 
 void FilteredCounters::observe(std::span<const Key> ids, std::span<const std::int64_t> weights,
                                std::vector<Entered>& entered) {
-  if (weights.empty())
-    total_ += ids.size();
-  else
-    for (const std::int64_t weight : weights) total_ += static_cast<Count>(weight);
-  if (unit_bits_ > 0) return observe_rest(ids, weights, 0, entered);
+  const std::size_t n = ids.size();
+  const std::int64_t* const each = weights.empty() ? nullptr : weights.data();
+  std::uint64_t zeros = 0;
+  for (const Key id : ids) zeros += static_cast<std::uint64_t>(id == 0);
+  if (each == nullptr) total_ += n;
+  for (const std::int64_t weight : weights) {
+    total_ += static_cast<Count>(weight);
+    zeros += static_cast<std::uint64_t>(weight == 0);
+  }
+  if (unit_bits_ > 0 || zeros > 0) return observe_rest(ids.data(), each, 0, n, entered);
 #if PYROUTE_X86
-  if (simd() != Simd::portable) return observe_avx2(ids, weights, entered);
+  if (simd() == Simd::avx512) return observe_avx512(ids.data(), each, n, entered);
+  if (simd() == Simd::avx2) return observe_avx2(ids.data(), each, n, entered);
 #endif
-  observe_portable(ids, weights, entered);
+  observe_portable(ids.data(), each, n, entered);
 }
 
-void FilteredCounters::observe_rest(std::span<const Key> ids, std::span<const std::int64_t> weights,
-                                    std::size_t begin, std::vector<Entered>& entered) {
-  for (std::size_t i = begin; i < ids.size(); ++i)
-    observe_slowly(ids[i], weights.empty() ? 1 : static_cast<Count>(weights[i]), i, entered);
+void FilteredCounters::observe_rest(const Key* ids, const std::int64_t* weights, std::size_t begin,
+                                    std::size_t n, std::vector<Entered>& entered) {
+  for (std::size_t i = begin; i < n; ++i)
+    observe_slowly(ids[i], weights == nullptr ? 1 : static_cast<Count>(weights[i]), i, entered);
 }
 
 void FilteredCounters::observe_slowly(Key id, Count weight, std::size_t row,

@@ -35,6 +35,7 @@
 #include <vector>
 
 #include "bytes.hpp"
+#include "memory.hpp"
 
 namespace pyroute {
 
@@ -120,13 +121,15 @@ class FilteredCounters {
   }
   void set_cell(std::size_t index, Count value) noexcept;
 
-  template <class Match>
-  void observe_with(std::span<const Key> ids, std::span<const std::int64_t> weights,
+  // weights: null where all are 1.
+  template <class Match, bool kWeighted>
+  void observe_with(const Key* ids, const std::int64_t* weights, std::size_t n,
                     std::vector<Entered>& entered);
-  void observe_portable(std::span<const Key>, std::span<const std::int64_t>, std::vector<Entered>&);
-  void observe_avx2(std::span<const Key>, std::span<const std::int64_t>, std::vector<Entered>&);
-  void observe_rest(std::span<const Key> ids, std::span<const std::int64_t> weights,
-                    std::size_t begin, std::vector<Entered>& entered);
+  void observe_portable(const Key*, const std::int64_t*, std::size_t, std::vector<Entered>&);
+  void observe_avx2(const Key*, const std::int64_t*, std::size_t, std::vector<Entered>&);
+  void observe_avx512(const Key*, const std::int64_t*, std::size_t, std::vector<Entered>&);
+  void observe_rest(const Key* ids, const std::int64_t* weights, std::size_t begin, std::size_t n,
+                    std::vector<Entered>& entered);
   void observe_slowly(Key id, Count weight, std::size_t row, std::vector<Entered>& entered);
   std::size_t enter(Key id, Count count, Count error);
   std::size_t place(Key id, Count count, Count error);
@@ -142,8 +145,8 @@ class FilteredCounters {
   unsigned unit_bits_ = 0;
   Count total_ = 0;
   Count floor_ = 0;
-  std::vector<Group> groups_;
-  std::vector<Count> errors_;  // per slot
+  std::vector<Group, LargePages<Group>> groups_;
+  std::vector<Count, LargePages<Count>> errors_;  // per slot
 };
 
 }  // namespace pyroute

@@ -43,11 +43,13 @@ void SpaceSaving::observe(const Batch& values, std::span<const std::int64_t> wei
                           bool weighted) {
   check_weights(weights, weighted, values.size(), counters_.total());
   names_.expect(values.kinds(), "values");
+  const bool named = !self_naming(names_.kinds());
   std::vector<FilteredCounters::Entered> entered;
   values.for_each_block([&](std::size_t begin, std::span<const Key> ids) {
     counters_.observe(ids, part(weights, begin, ids.size()), entered);
-    for (const auto& [slot, row] : entered)
-      if (counters_.holds(slot, ids[row])) names_.add(ids[row], values, begin + row);
+    if (named)
+      for (const auto& [slot, row] : entered)
+        if (counters_.holds(slot, ids[row])) names_.add(ids[row], values, begin + row);
     entered.clear();
   });
   names_.retain(counters_.size(), [&](auto&& keep) {

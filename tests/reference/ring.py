@@ -20,7 +20,9 @@ def points(weights: Mapping[int, float], replicas: int, salt: int) -> list[tuple
     return sorted(placed)
 
 
-def owners(weights: Mapping[int, float], bits: int, replicas: int = 128, salt: int = 0) -> list[int]:
+def owners(
+    weights: Mapping[int, float], bits: int, replicas: int = 128, salt: int = 0
+) -> list[int]:
     """Give each identifier to the first point at or after it whose task still has room."""
     room = apportion(weights, 2**bits)
     circle = points(weights, replicas, salt)

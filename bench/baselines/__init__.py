@@ -1,0 +1,1 @@
+"""What a careful user of numba would write: the honest comparison for each kernel."""

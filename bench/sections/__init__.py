@@ -1,0 +1,1 @@
+"""One module per question of `python -m bench.compare`; each has a `run(scale) -> Section`."""
