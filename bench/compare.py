@@ -17,6 +17,15 @@ from bench.report import Section, goals_table, surroundings
 from bench.sections import cost_sketch, growth, heavy_hitters, memory, one_record, ring, router
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
+ABOUT = (
+    "Written by the command below. Only ratios within one run mean something: machines are shared,"
+    " and absolute figures are context."
+)
+READING = (
+    "A figure is the least CPU time over the repetitions, in brackets how much slower the slowest"
+    " one was. A ratio is that of the least figures, in brackets the median of the ratios within a"
+    " repetition. Goals are judged by the former, in their worst case."
+)
 SECTIONS: dict[str, Callable[[Scale], Section]] = {
     "heavy_hitters": heavy_hitters.run,
     "heavy_hitters_cpp": heavy_hitters.run_cpp,
@@ -60,23 +69,9 @@ def main() -> None:
         command = "python -m bench.compare" + " --quick" * arguments.quick
         command += f" --only {' '.join(arguments.only)}" if arguments.only else ""
         minutes = (time.monotonic() - started) / 60
-        lines = [
-            "# Results",
-            "",
-            "Written by the command below. Only ratios within one run mean something: the machine is"
-            " shared, absolute figures are context.",
-            "",
-            *surroundings(command, scale.seed, scale.missing),
-            f"- took {minutes:.0f} minutes",
-            "",
-            "A figure is the least CPU time over the repetitions, in brackets how much slower the slowest"
-            " one was. A ratio is that of the least figures, in brackets the median of the ratios"
-            " within a repetition. Goals are judged by the former, in their worst case.",
-            "",
-            "## Goals",
-            "",
-            *goals.lines(),
-        ]
+        lines = ["# Results", "", ABOUT, ""]
+        lines += surroundings(command, scale.seed, scale.missing)
+        lines += [f"- took {minutes:.0f} minutes", "", READING, "", "## Goals", "", *goals.lines()]
         for section in sections:
             lines += ["", *section.lines()]
         output.write_text("\n".join(lines) + "\n")

@@ -1,6 +1,6 @@
 """What a comparison found: tables, goals, and the page RESULTS.md."""
 
-import datetime
+import datetime as dt
 import importlib.metadata
 import os
 import platform
@@ -136,7 +136,7 @@ def surroundings(command: str, seed: int, missing: Sequence[str]) -> list[str]:
             continue
     lines = [
         f"- command: `{command}`",
-        f"- date: {datetime.datetime.now(datetime.UTC).date()}",
+        f"- date: {dt.datetime.now(dt.UTC).date()}",
         f"- machine: {processor()}, {os.cpu_count()} CPUs, {memory()}, {platform.system()}",
         f"- compiler of the C++ comparison: {compiler()}",
         f"- versions: {', '.join(versions)}",

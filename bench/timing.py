@@ -1,8 +1,8 @@
 """How contenders are timed: in one run, in turn, by CPU time.
 
 Machines are busy, so absolute figures mean little and ratios only what was measured together. Each
-repetition runs every contender once, starting with another one each time; the figure of a contender is
-its least CPU time, the spread says how far the slowest repetition was from it.
+repetition runs every contender once, starting with another one each time; the figure of a
+contender is its least CPU time, the spread says how far the slowest repetition was from it.
 """
 
 import gc
@@ -21,7 +21,7 @@ class Contender:
     name: str
     items: int
     prepare: Callable[[], Thunk]
-    # Timed too and taken away: what the call does once, however many items it gets.
+    # Timed too, its least time taken away: what a call does once, however many items it gets.
     fixed: Thunk | None = None
 
 
@@ -73,22 +73,26 @@ def interleave(contenders: Sequence[Contender], repetitions: int) -> dict[str, T
         if each.fixed is not None:
             each.fixed()
     found: dict[str, list[float]] = {each.name: [] for each in contenders}
+    fixed: dict[str, list[float]] = {each.name: [] for each in contenders}
     enabled = gc.isenabled()
     gc.disable()
     try:
         for repetition in range(repetitions):
             start = repetition % len(contenders)
             for each in [*contenders[start:], *contenders[:start]]:
-                thunk = each.prepare()
-                seconds = cpu_seconds(thunk)
+                found[each.name].append(cpu_seconds(each.prepare()))
                 if each.fixed is not None:
-                    seconds -= cpu_seconds(each.fixed)
-                found[each.name].append(max(seconds, 1e-12) * 1e9 / each.items)
+                    fixed[each.name].append(cpu_seconds(each.fixed))
             gc.collect()
     finally:
         if enabled:
             gc.enable()
-    return {name: Timing(name, each) for name, each in found.items()}
+    timings = {}
+    for each in contenders:
+        once = min(fixed[each.name], default=0.0)
+        nanoseconds = [(seconds - once) * 1e9 / each.items for seconds in found[each.name]]
+        timings[each.name] = Timing(each.name, [max(ns, 1e-3) for ns in nanoseconds])
+    return timings
 
 
 def cpu_seconds(thunk: Thunk) -> float:

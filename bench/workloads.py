@@ -94,7 +94,8 @@ def exact_counts(ranks: Ints, universe: int) -> Ints:
 
 @lru_cache(maxsize=4)
 def _cumulated(exponent: float, universe: int) -> Floats:
-    return np.cumsum(np.arange(1, universe + 1, dtype=np.float64) ** -exponent)
+    cumulated: Floats = np.cumsum(np.arange(1, universe + 1, dtype=np.float64) ** -exponent)
+    return cumulated
 
 
 def _frozen(array: Ints) -> Ints:

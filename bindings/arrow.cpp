@@ -134,6 +134,9 @@ Type timestamp_type(std::string_view format) {
 
 Type type_of(const char* name, const ArrowSchema& schema) {
   const std::string_view format = schema.format;
+  if (const std::string extension = metadata_of(schema.metadata, "ARROW:extension:name");
+      !extension.empty() && extension != "arrow.uuid" && extension != "arrow.json")
+    refuse(name, "extension type " + extension, "what identifies its values is not known: pass its storage");
   if (format.size() == 1) {
     switch (format[0]) {
       case 'n': return {};

@@ -26,6 +26,19 @@ Layout integer_layout(char kind, py::ssize_t size) {
   }
 }
 
+// astype wraps around where the value does not fit; the way back shows it.
+py::array converted(const py::array& source, const char* dtype, const char* name) {
+  const py::array out = source.attr("astype")(dtype);
+  const py::module_ numpy = py::module_::import("numpy");
+  const py::object same =
+      numpy.attr("logical_or")(out.attr("astype")(source.dtype()).attr("__eq__")(source),
+                               numpy.attr("isnat")(source));
+  if (!same.attr("all")().cast<bool>())
+    throw py::value_error(std::string(name) + ": expected times within " + dtype +
+                          ", got one beyond");
+  return out;
+}
+
 Column datetime_column(py::array& source, const char* name) {
   const auto unit = py::str(source.dtype().attr("str")).cast<std::string>();  // "<M8[us]"
   const std::size_t open = unit.find('[');
@@ -40,14 +53,15 @@ Column datetime_column(py::array& source, const char* name) {
   else if (step == "D")
     out.kind = Kind::date;
   else if (step == "Y" || step == "M" || step == "W") {
-    source = source.attr("astype")("datetime64[D]");
+    source = converted(source, "datetime64[D]", name);
     out.kind = Kind::date;
   } else if (step == "h" || step == "m") {
+    source = converted(source, "datetime64[us]", name);
+  } else if (step.empty()) {  // NaT alone has no unit
     source = source.attr("astype")("datetime64[us]");
   } else if (step != "us") {
     throw py::type_error(std::string(name) +
-                         ": expected datetime64 in years to nanoseconds, got unit " +
-                         (step.empty() ? "none" : step));
+                         ": expected datetime64 in years to nanoseconds, got unit " + step);
   }
   return out;
 }
@@ -208,9 +222,8 @@ class ListColumn {
     int overflow = 0;
     const long long number = PyLong_AsLongLongAndOverflow(item, &overflow);
     if (overflow != 0)
-      throw py::value_error(std::string(name_) + ": expected integers of 64 bits, got " +
-                            py::str(py::handle(item)).cast<std::string>() + " in row " +
-                            std::to_string(validity_.size));
+      throw py::value_error(std::string(name_) + ": expected integers of 64 bits, got a larger one " +
+                            "in row " + std::to_string(validity_.size));
     if (number == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
     add_number(Kind::integer, number, "int");
   }
@@ -240,6 +253,14 @@ class ListColumn {
     validity_.add(true);
   }
 
+  // What __index__ gives, or nothing.
+  static py::object index_of(PyObject* item) {
+    if (!PyIndex_Check(item)) return {};
+    PyObject* const number = PyNumber_Index(item);
+    if (number == nullptr) PyErr_Clear();
+    return py::reinterpret_steal<py::object>(number);
+  }
+
   void add_other(PyObject* item) {
     const PythonTypes& types = python_types();
     const py::handle object(item);
@@ -263,6 +284,9 @@ class ListColumn {
           !object.attr("__eq__")(object.attr("to_integral_value")()).cast<bool>())
         throw py::type_error(std::string(name_) + ": expected decimals without a fraction, got " +
                              py::str(object).cast<std::string>());
+      if (object.attr("adjusted")().cast<std::int64_t>() > 19)
+        throw py::value_error(std::string(name_) + ": expected integers of 64 bits, got a larger " +
+                              "decimal in row " + std::to_string(validity_.size));
       add_integer(py::reinterpret_steal<py::object>(PyNumber_Long(item)).ptr());
     } else if (py::isinstance(object, types.np_datetime)) {
       Holds holds;
@@ -275,8 +299,8 @@ class ListColumn {
       add_number(value.kind, value.number, "datetime64");
     } else if (PyByteArray_Check(item)) {
       add_bytes({PyByteArray_AS_STRING(item), static_cast<std::size_t>(PyByteArray_GET_SIZE(item))});
-    } else if (PyIndex_Check(item) && !PyFloat_Check(item)) {
-      add_integer(py::reinterpret_steal<py::object>(PyNumber_Index(item)).ptr());
+    } else if (const auto number = index_of(item)) {
+      add_integer(number.ptr());
     } else {
       throw py::type_error(
           std::string(name_) + ": expected int, str, bytes, bool, date, datetime, UUID or None, got " +
@@ -299,10 +323,10 @@ class ListColumn {
 
 std::vector<std::vector<Column>> columns_from_list(const py::object& source, const char* name,
                                                    Holds& holds) {
-  const auto fast = py::reinterpret_steal<py::object>(PySequence_Fast(source.ptr(), name));
-  if (!fast) throw py::error_already_set();
-  const py::ssize_t size = PySequence_Fast_GET_SIZE(fast.ptr());
-  PyObject** const items = PySequence_Fast_ITEMS(fast.ptr());
+  // A tuple of its own: converting an item may run Python code, which may change the list.
+  const py::tuple own(source);
+  const py::ssize_t size = PyTuple_GET_SIZE(own.ptr());
+  PyObject* const* const items = PySequence_Fast_ITEMS(own.ptr());
   if (size == 0 || !PyTuple_Check(items[0])) {
     ListColumn column(name);
     for (py::ssize_t i = 0; i < size; ++i) column.add(items[i]);
@@ -392,28 +416,77 @@ py::list to_python(const std::vector<std::string>& encoded) {
 
 namespace {
 
+std::vector<std::vector<Column>> columns_of(const py::object& source, const char* name,
+                                            Holds& holds);
+
+// Categories: codes into a list of values, below 0 where missing. The values are copied, once each.
+Column column_from_categories(const py::array& codes, const py::object& categories,
+                              const char* name, Holds& holds) {
+  Holds borrowed;
+  const auto parts = columns_of(categories, name, borrowed);
+  for (const Column& chunk : parts.at(0)) check(chunk, name);
+  const Batch batch({parts.at(0)}, name);
+  const Array<std::int64_t> wide(codes);
+  Column out{.kind = batch.kinds()[0], .size = view(wide).size()};
+  if (out.kind == Kind::null) return out;
+  OwnText text;
+  OwnValidity validity;
+  std::vector<std::int64_t> numbers;
+  Scratch scratch;
+  for (std::size_t row = 0; row < batch.size(); ++row) {
+    const Value value = batch.value(0, row, scratch);
+    validity.add(value.kind != Kind::null);
+    numbers.push_back(value.number);
+    text.add(value.bytes);
+  }
+  Column values{.kind = out.kind, .layout = Layout::i64, .size = batch.size()};
+  if (is_number(out.kind)) {
+    values.data = keep(holds, std::move(numbers)).data();
+  } else {
+    values.layout = Layout::offsets64;
+    const OwnText& kept = keep(holds, std::move(text));
+    values.data = kept.characters.data();
+    values.offsets = kept.offsets.data();
+  }
+  if (validity.any_null) values.validity = keep(holds, std::move(validity)).bits.data();
+  out.layout = Layout::i64;
+  out.data = wide.data();
+  out.negative_code_is_null = true;
+  out.dictionary = std::make_shared<const Column>(values);
+  holds.objects.push_back(wide);
+  return out;
+}
+
+std::vector<std::vector<Column>> columns_of(const py::object& source, const char* name,
+                                            Holds& holds) {
+  if (py::hasattr(source, "__pyroute_categories__")) {
+    const py::tuple parts = source.attr("__pyroute_categories__")();
+    return {{column_from_categories(parts[0], parts[1], name, holds)}};
+  }
+  if (py::isinstance<py::array>(source)) {
+    const py::array array(source);
+    if (array.ndim() != 1)
+      throw py::value_error(std::string(name) + ": expected one dimension, got " +
+                            std::to_string(array.ndim()));
+    if (array.dtype().kind() != 'O') return {column_from_numpy(array, name, holds)};
+    return columns_from_list(source, name, holds);
+  }
+  if (py::hasattr(source, "__arrow_c_array__") || py::hasattr(source, "__arrow_c_stream__"))
+    return {column_from_arrow(source, name, holds)};
+  if (PyTuple_Check(source.ptr()) || PyList_Check(source.ptr()))
+    return columns_from_list(source, name, holds);
+  throw py::type_error(std::string(name) +
+                       ": expected a NumPy or Arrow array, a Series or a list, got " +
+                       type_name(source));
+}
+
 std::unique_ptr<Keys> make_keys(const py::args& columns, const std::string& name) {
   Holds holds;
   std::vector<std::vector<Column>> out;
-  for (const py::handle& column : columns) {
-    const auto source = py::reinterpret_borrow<py::object>(column);
-    if (py::isinstance<py::array>(source) && py::array(source).dtype().kind() != 'O') {
-      out.push_back(column_from_numpy(py::array(source), name.c_str(), holds));
-    } else if (py::hasattr(source, "__arrow_c_array__") ||
-               py::hasattr(source, "__arrow_c_stream__")) {
-      out.push_back(column_from_arrow(source, name.c_str(), holds));
-    } else if (PyTuple_Check(source.ptr()) || PyList_Check(source.ptr()) ||
-               py::isinstance<py::array>(source)) {
-      if (py::isinstance<py::array>(source) && py::array(source).ndim() != 1)
-        throw py::value_error(name + ": expected one dimension, got " +
-                              std::to_string(py::array(source).ndim()));
-      for (auto& part : columns_from_list(source, name.c_str(), holds))
-        out.push_back(std::move(part));
-    } else {
-      throw py::type_error(name + ": expected a NumPy or Arrow array, a Series or a list, got " +
-                           type_name(source));
-    }
-  }
+  for (const py::handle& column : columns)
+    for (auto& part :
+         columns_of(py::reinterpret_borrow<py::object>(column), name.c_str(), holds))
+      out.push_back(std::move(part));
   py::gil_scoped_release nogil;
   for (auto& column : out) {
     for (Column& chunk : column) {
@@ -422,48 +495,6 @@ std::unique_ptr<Keys> make_keys(const py::args& columns, const std::string& name
     }
   }
   return std::make_unique<Keys>(Batch(std::move(out), name.c_str()), std::move(holds));
-}
-
-// Categories: codes into a list of values, below 0 where missing.
-std::unique_ptr<Keys> make_categorical(const py::array& codes, const py::object& categories,
-                                       const std::string& name) {
-  Holds holds;
-  auto values = make_keys(py::make_tuple(categories), name);
-  std::vector<std::int64_t> numbers;
-  for (const auto& code : view(Array<std::int64_t>(codes))) numbers.push_back(code);
-  // The categories' own keys stay alive with this one; each code selects one of their ids and values.
-  OwnText text;
-  OwnValidity validity;
-  const Batch& batch = values->batch();
-  Column out{.kind = batch.kinds()[0], .size = numbers.size()};
-  if (batch.kinds()[0] == Kind::null || numbers.empty())
-    return std::make_unique<Keys>(Batch({{Column{.size = numbers.size()}}}, name.c_str()), holds);
-  Column dictionary{.kind = out.kind, .size = batch.size()};
-  std::vector<std::int64_t> dictionary_numbers;
-  Scratch scratch;
-  for (std::size_t row = 0; row < batch.size(); ++row) {
-    const Value value = batch.value(0, row, scratch);
-    validity.add(value.kind != Kind::null);
-    dictionary_numbers.push_back(value.number);
-    text.add(value.bytes);
-  }
-  if (is_number(out.kind)) {
-    dictionary.layout = Layout::i64;
-    dictionary.data = keep(holds, std::move(dictionary_numbers)).data();
-  } else {
-    dictionary.layout = Layout::offsets64;
-    const OwnText& kept = keep(holds, std::move(text));
-    dictionary.data = kept.characters.data();
-    dictionary.offsets = kept.offsets.data();
-  }
-  if (validity.any_null) dictionary.validity = keep(holds, std::move(validity)).bits.data();
-  out.layout = Layout::i64;
-  out.data = keep(holds, std::move(numbers)).data();
-  out.negative_code_is_null = true;
-  out.dictionary = std::make_shared<const Column>(dictionary);
-  check(out, name.c_str());
-  prepare(out);
-  return std::make_unique<Keys>(Batch({{out}}, name.c_str()), std::move(holds));
 }
 
 std::unique_ptr<Keys> from_ids(const Array<Key>& ids) {
@@ -484,7 +515,6 @@ void bind_keys(py::module_& m) {
            }),
            "name"_a = "values")
       .def_static("from_ids", &from_ids, "ids"_a, py::pos_only())
-      .def_static("from_categories", &make_categorical, "codes"_a, "categories"_a, "name"_a)
       .def_property_readonly("ids",
                              [](const py::object& self) {
                                return readonly(self.cast<Keys&>().ids(), self);

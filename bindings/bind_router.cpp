@@ -132,9 +132,13 @@ void bind_router(py::module_& m) {
                              [](const RouterBox& self) { return self.router->bytes_used(); })
       .def_property_readonly("named",
                              [](const RouterBox& self) {
+                               const auto named = [](std::size_t size, const Kinds& kinds) {
+                                 return size == 0 ||
+                                        (!kinds.empty() && kinds[0] != Kind::identity);
+                               };
                                const Router& r = *self.router;
-                               return (r.table().empty() || !r.table().names().kinds().empty()) &&
-                                      (r.splits().empty() || !r.split_names().kinds().empty());
+                               return named(r.table().size(), r.table().names().kinds()) &&
+                                      named(r.splits().size(), r.split_names().kinds());
                              })
       .def("equals",
            [](const RouterBox& self, const RouterBox& other) {

@@ -78,6 +78,8 @@ std::int64_t scaled(std::int64_t raw, Scale scale) noexcept {
 void numbers(const Column& column, std::size_t begin, std::size_t count,
              std::int64_t* out) noexcept {
   raw_numbers(column, begin, count, out);
+  if (column.kind == Kind::boolean)
+    for (std::size_t i = 0; i < count; ++i) out[i] = out[i] != 0 ? 1 : 0;  // NumPy's may be any byte
   if (column.scale != Scale::none)
     for (std::size_t i = 0; i < count; ++i) out[i] = scaled(out[i], column.scale);
 }
@@ -103,6 +105,11 @@ std::string_view padded_at(const Column& column, std::size_t row) noexcept {
   std::size_t size = column.width;
   while (size > 0 && at[size - 1] == '\0') --size;
   return {at, size};
+}
+
+std::string_view fixed_at(const Column& column, std::size_t row) noexcept {
+  return {static_cast<const char*>(column.data) + (column.offset + row) * column.width,
+          column.width};
 }
 
 // UTF-8 of one row of a ucs4 column; false where a code point is a surrogate or beyond Unicode.
@@ -155,9 +162,7 @@ std::string_view bytes_at(const Column& column, std::size_t row, Scratch& scratc
     case Layout::padded: return padded_at(column, row);
     case Layout::ucs4: ucs4_at(column, row, scratch); return scratch;
     case Layout::uuid: uuid_at(column, row, scratch); return scratch;
-    default:
-      return {static_cast<const char*>(column.data) + (column.offset + row) * column.width,
-              column.width};
+    default: return fixed_at(column, row);
   }
 }
 
@@ -179,7 +184,7 @@ bool code_at(const Column& column, std::size_t row, std::size_t& code) noexcept 
 // are kSeed.
 void hash_rows(const Column& column, std::size_t begin, std::size_t count, bool fresh,
                Key* keys) noexcept {
-  if (column.layout == Layout::nothing) return;
+  if (column.layout == Layout::nothing || count == 0) return;
   if (column.layout == Layout::ids) {
     for (std::size_t i = 0; i < count; ++i)
       keys[i] = load_at<Key>(column.data, column.offset + begin + i);
@@ -214,19 +219,41 @@ void hash_rows(const Column& column, std::size_t begin, std::size_t count, bool 
     }
     return;
   }
-  const auto each = [&](auto&& at) {
+  if (column.layout == Layout::ucs4 || column.layout == Layout::uuid) {
+    Scratch scratch;
     for (std::size_t i = 0; i < count; ++i)
-      if (!nulls || !column.is_null(begin + i)) keys[i] = hash_bytes(at(begin + i), keys[i]);
+      if (!column.is_null(begin + i))
+        keys[i] = hash_bytes(bytes_at(column, begin + i, scratch), keys[i]);
+    return;
+  }
+  const char* texts[kBlock];
+  std::uint64_t sizes[kBlock];
+  const auto each = [&](auto&& at) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string_view text = at(begin + i);
+      texts[i] = text.data();
+      sizes[i] = text.size();
+    }
   };
-  Scratch scratch;
   switch (column.layout) {
     case Layout::offsets32:
-      return each([&](std::size_t row) { return slice_at<std::int32_t>(column, row); });
+      each([&](std::size_t row) { return slice_at<std::int32_t>(column, row); });
+      break;
     case Layout::offsets64:
-      return each([&](std::size_t row) { return slice_at<std::int64_t>(column, row); });
-    case Layout::views: return each([&](std::size_t row) { return view_at(column, row); });
-    default: return each([&](std::size_t row) { return bytes_at(column, row, scratch); });
+      each([&](std::size_t row) { return slice_at<std::int64_t>(column, row); });
+      break;
+    case Layout::views: each([&](std::size_t row) { return view_at(column, row); }); break;
+    case Layout::padded: each([&](std::size_t row) { return padded_at(column, row); }); break;
+    default: each([&](std::size_t row) { return fixed_at(column, row); }); break;
   }
+  if (!nulls) return hash_texts(texts, sizes, count, keys);
+  Key seeds[kBlock];
+  std::copy_n(keys, count, seeds);
+  for (std::size_t i = 0; i < count; ++i)
+    if (column.is_null(begin + i)) sizes[i] = 0;  // what lies there may be anything
+  hash_texts(texts, sizes, count, keys);
+  for (std::size_t i = 0; i < count; ++i)
+    if (column.is_null(begin + i)) keys[i] = seeds[i];
 }
 
 bool is_missing(const Column& column, std::size_t row) noexcept {

@@ -6,7 +6,8 @@
 //
 // Guarantees: framing (chunks, slices and block borders never show in an id), null_is_42.
 // check() finds every value that has no key (a uint64 or decimal beyond bigint, a timestamp that is not
-// whole microseconds, text that is not Unicode) before any kernel runs; after it nothing here throws.
+// whole microseconds, a lone surrogate in UTF-32) before any kernel runs; after it nothing here throws.
+// Arrow promises that its text is UTF-8: its bytes are hashed as they are.
 // Cost: one pass, no allocation per row. Threads: immutable once built.
 #pragma once
 

@@ -2,6 +2,10 @@
 
 #include "simd.hpp"
 
+#if PYROUTE_X86
+#include <immintrin.h>
+#endif
+
 namespace pyroute {
 namespace {
 
@@ -23,9 +27,105 @@ void hash_portable(const std::int64_t* values, std::size_t count, Key* out) noex
 PYROUTE_AVX512 void hash_avx512(const std::int64_t* values, std::size_t count, Key* out) noexcept {
   for (std::size_t i = 0; i < count; ++i) out[i] = hash_int64(values[i]);
 }
+
+// GCC 12 warns about its own _mm512_undefined (bug 105593).
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+
+// hash_bytes of eight texts, each shorter than 32 bytes: the lanes that have a word, a half word or a byte
+// left take that step, the others wait. A step that no lane needs is skipped. Nothing beyond a text
+// is read: words are gathered where there are eight more bytes, and the last one to three bytes come from
+// the four that end the text, or one by one where it is shorter.
+PYROUTE_AVX512 inline void hash_eight(const char* const* texts, const std::uint64_t* sizes,
+                                      Key* keys) noexcept {
+  const __m512i p1 = _mm512_set1_epi64(static_cast<long long>(xx::p1)),
+                p2 = _mm512_set1_epi64(static_cast<long long>(xx::p2)),
+                p3 = _mm512_set1_epi64(static_cast<long long>(xx::p3)),
+                p4 = _mm512_set1_epi64(static_cast<long long>(xx::p4)),
+                p5 = _mm512_set1_epi64(static_cast<long long>(xx::p5));
+  const __m512i at = _mm512_loadu_si512(texts), size = _mm512_loadu_si512(sizes);
+  __m512i h = _mm512_add_epi64(_mm512_add_epi64(_mm512_loadu_si512(keys), p5), size);
+  for (int word = 0; word < 3; ++word) {
+    const __mmask8 has = _mm512_cmpge_epu64_mask(size, _mm512_set1_epi64(8 * (word + 1)));
+    if (has == 0) break;
+    const __m512i w = _mm512_mask_i64gather_epi64(
+        _mm512_setzero_si512(), has, _mm512_add_epi64(at, _mm512_set1_epi64(8 * word)), nullptr, 1);
+    const __m512i k = _mm512_mullo_epi64(_mm512_rol_epi64(_mm512_mullo_epi64(w, p2), 31), p1);
+    const __m512i mixed = _mm512_rol_epi64(_mm512_xor_si512(h, k), 27);
+    h = _mm512_mask_add_epi64(h, has, _mm512_mullo_epi64(mixed, p1), p4);
+  }
+  const __mmask8 half = _mm512_test_epi64_mask(size, _mm512_set1_epi64(4));
+  if (half != 0) {
+    const __m512i from =
+        _mm512_add_epi64(at, _mm512_and_si512(size, _mm512_set1_epi64(~7LL)));
+    const __m512i w = _mm512_cvtepu32_epi64(
+        _mm512_mask_i64gather_epi32(_mm256_setzero_si256(), half, from, nullptr, 1));
+    const __m512i mixed =
+        _mm512_rol_epi64(_mm512_xor_si512(h, _mm512_mullo_epi64(w, p1)), 23);
+    h = _mm512_mask_add_epi64(h, half, _mm512_mullo_epi64(mixed, p2), p3);
+  }
+  const __m512i left = _mm512_and_si512(size, _mm512_set1_epi64(3));
+  const __mmask8 tail = _mm512_test_epi64_mask(left, left);
+  if (tail != 0) {
+    const __mmask8 far = _mm512_mask_cmpge_epu64_mask(tail, size, _mm512_set1_epi64(4));
+    const __m512i end = _mm512_sub_epi64(_mm512_add_epi64(at, size), _mm512_set1_epi64(4));
+    __m512i bytes = _mm512_cvtepu32_epi64(
+        _mm512_mask_i64gather_epi32(_mm256_setzero_si256(), far, end, nullptr, 1));
+    const __m512i spare = _mm512_slli_epi64(_mm512_sub_epi64(_mm512_set1_epi64(4), left), 3);
+    bytes = _mm512_srlv_epi64(bytes, spare);
+    if (far != tail) {
+      alignas(64) std::uint64_t few[8];
+      _mm512_store_si512(few, bytes);
+      for (unsigned lane = 0; lane < 8; ++lane) {
+        if ((tail & ~far) >> lane & 1) {
+          few[lane] = 0;
+          for (std::uint64_t i = sizes[lane]; i-- > 0;)
+            few[lane] = few[lane] << 8 | static_cast<unsigned char>(texts[lane][i]);
+        }
+      }
+      bytes = _mm512_load_si512(few);
+    }
+    for (int step = 0; step < 3; ++step) {
+      const __mmask8 has = _mm512_cmpgt_epu64_mask(left, _mm512_set1_epi64(step));
+      if (has == 0) break;
+      const __m512i byte = _mm512_and_si512(bytes, _mm512_set1_epi64(0xff));
+      bytes = _mm512_srli_epi64(bytes, 8);
+      const __m512i mixed = _mm512_rol_epi64(_mm512_xor_si512(h, _mm512_mullo_epi64(byte, p5)), 11);
+      h = _mm512_mask_mullo_epi64(h, has, mixed, p1);
+    }
+  }
+  h = _mm512_mullo_epi64(_mm512_xor_si512(h, _mm512_srli_epi64(h, 33)), p2);
+  h = _mm512_mullo_epi64(_mm512_xor_si512(h, _mm512_srli_epi64(h, 29)), p3);
+  h = _mm512_xor_si512(h, _mm512_srli_epi64(h, 32));
+  _mm512_storeu_si512(keys, h);
+}
+
+PYROUTE_AVX512 std::size_t hash_texts_avx512(const char* const* texts, const std::uint64_t* sizes,
+                                             std::size_t count, Key* keys) noexcept {
+  std::size_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    if (_mm512_cmpge_epu64_mask(_mm512_loadu_si512(sizes + i), _mm512_set1_epi64(32)) == 0)
+      hash_eight(texts + i, sizes + i, keys + i);
+    else
+      for (std::size_t lane = i; lane < i + 8; ++lane)
+        keys[lane] = hash_bytes(texts[lane], sizes[lane], keys[lane]);
+  }
+  return i;
+}
+#pragma GCC diagnostic pop
 #endif
 
 }  // namespace
+
+void hash_texts(const char* const* texts, const std::uint64_t* sizes, std::size_t count,
+                Key* keys) noexcept {
+  std::size_t done = 0;
+#if PYROUTE_X86
+  if (simd() == Simd::avx512) done = hash_texts_avx512(texts, sizes, count, keys);
+#endif
+  for (; done < count; ++done) keys[done] = hash_bytes(texts[done], sizes[done], keys[done]);
+}
 
 std::int64_t unhash_int64(Key key, Key seed) noexcept {
   std::uint64_t h = key;

@@ -60,13 +60,18 @@ def task_id(value: Any, name: str) -> int:
     return int(value)
 
 
-def count(value: Any, name: str) -> int:
+def count(value: Any, name: str, most: int = _INT64.max) -> int:
     """A whole number from 0 up, as a parameter."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name}: expected an int, got {type(value).__name__}")
-    if not 0 <= value <= _INT64.max:
-        raise ValueError(f"{name}: expected 0 or more, got {value}")
+    if not 0 <= value <= most:
+        raise ValueError(f"{name}: expected 0 to {most}, got {value}")
     return int(value)
+
+
+def word(value: Any, name: str) -> int:
+    """Any 64 bits, as a parameter: a salt or a seed."""
+    return count(value, name, (1 << 64) - 1)
 
 
 def real(value: Any, name: str) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyroute import _core
-from pyroute._arrays import count, numbers, real
+from pyroute._arrays import numbers, real, word
 from pyroute._kernel import Kernel, expect_same
 from pyroute.keys import as_core
 
@@ -35,7 +35,7 @@ class CostSketch(Kernel):
 
     def __init__(self, epsilon: float = 0.05, delta: float = 0.1, seed: int = 0) -> None:
         self._core = _core.CostSketch(
-            real(epsilon, "epsilon"), real(delta, "delta"), count(seed, "seed")
+            real(epsilon, "epsilon"), real(delta, "delta"), word(seed, "seed")
         )
 
     def observe(self, values: Any, times: Any) -> None:

@@ -59,7 +59,7 @@ class DynamicGrouping(Kernel):
             weights = {_number(task, labels): real(w, "ratio") for task, w in ratio.items()}
         else:
             labels = None
-            weights = dict(enumerate(real(w, "ratio") for w in ratio))
+            weights = _by_position(ratio)
         return cls._of(
             _core.DynamicGrouping.from_ratio(list(weights.items()), _bits(bits)), labels
         )
@@ -67,6 +67,11 @@ class DynamicGrouping(Kernel):
     @classmethod
     def from_identifiers(cls, identifiers: Mapping[int, Any], bits: int = 10) -> Self:
         """Some identifiers are assigned; every other belongs to the first assigned one clockwise."""
+        if not isinstance(identifiers, Mapping):
+            raise TypeError(
+                "identifiers: expected a mapping of identifier to task,"
+                f" got {type(identifiers).__name__}"
+            )
         labels = _labels_of(dict.fromkeys(identifiers.values()))
         return cls._of(
             _core.DynamicGrouping.from_identifiers(
@@ -116,7 +121,12 @@ class DynamicGrouping(Kernel):
         if isinstance(ratio, Mapping):
             weights = {self._id(task): real(w, "ratio") for task, w in ratio.items()}
         else:
-            weights = dict(enumerate(real(w, "ratio") for w in ratio))
+            weights = _by_position(ratio)
+            if self._labels is not None and len(weights) != len(self._labels):
+                raise ValueError(
+                    f"ratio: expected {len(self._labels)} weights, one for each label,"
+                    f" got {len(weights)}"
+                )
         return self._of(self._core.with_ratio(list(weights.items())), self._labels)
 
     def _id(self, task: Any) -> int:
@@ -184,6 +194,14 @@ def _with_labels(
     self = cls.from_bytes(data)
     self._labels = labels
     return self
+
+
+def _by_position(ratio: Any) -> dict[int, float]:
+    if not isinstance(ratio, Sequence | np.ndarray) or isinstance(ratio, str | bytes):
+        raise TypeError(
+            f"ratio: expected weights, or a mapping of task to weight, got {type(ratio).__name__}"
+        )
+    return dict(enumerate(real(weight, "ratio") for weight in ratio))
 
 
 def _bits(bits: int) -> int:

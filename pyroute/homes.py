@@ -67,6 +67,8 @@ class EngineHome(Kernel):
 
 
 def _types(key_type: KeyType) -> list[str]:
+    if not isinstance(key_type, str | Sequence):
+        raise TypeError(f"key_type: expected text, or several, got {type(key_type).__name__}")
     types = [key_type] if isinstance(key_type, str) else list(key_type)
     for kind in types:
         if not isinstance(kind, str):

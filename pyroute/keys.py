@@ -38,6 +38,8 @@ class Keys:
         Signed 64-bit integers, as Spark has them, are taken bit for bit.
         """
         array = np.asarray(ids)
+        if array.size == 0:
+            array = array.astype(np.uint64)
         if array.ndim != 1:
             raise ValueError(f"ids: expected one dimension, got {array.ndim}")
         if array.dtype not in (np.dtype(np.uint64), np.dtype(np.int64)):
@@ -94,8 +96,6 @@ def as_core(values: Any, name: str) -> _core.Keys:
     """The native keys of values or of `Keys`."""
     if isinstance(values, Keys):
         return values._core
-    if (codes := _categories(values)) is not None:
-        return _core.Keys.from_categories(codes[0], _plain(codes[1], name), name)
     return _core.Keys(_plain(values, name), name=name)
 
 
@@ -103,17 +103,23 @@ def _is_pandas(values: Any) -> bool:
     return type(values).__module__.split(".", 1)[0] == "pandas"
 
 
-def _categories(values: Any) -> tuple[npt.NDArray[Any], Any] | None:
-    if not _is_pandas(values):
-        return None
-    array = getattr(values, "array", values)
-    if not hasattr(array, "categories") or not hasattr(array, "codes"):
-        return None
-    return np.asarray(array.codes), array.categories
+class _Categories:
+    """Codes into a list of values, below 0 where missing; the native side asks for both."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, codes: npt.NDArray[Any], values: Any) -> None:
+        self._parts = (codes, values)
+
+    def __pyroute_categories__(self) -> tuple[npt.NDArray[Any], Any]:
+        return self._parts
 
 
 def _plain(values: Any, name: str) -> Any:
     """What the native side reads: a NumPy array, an Arrow array, a list or a tuple."""
+    if isinstance(values, np.ma.MaskedArray) and values.ndim == 1:
+        missing = np.ma.getmaskarray(values)
+        return _Categories(np.where(missing, -1, np.arange(len(values))), values.data)
     if isinstance(values, np.ndarray | list | tuple):
         return values
     if isinstance(values, Keys):
@@ -132,16 +138,11 @@ def _plain(values: Any, name: str) -> Any:
 
 
 def _from_pandas(values: Any, name: str) -> Any:
-    array = getattr(values, "array", None)
-    if array is None or getattr(values, "ndim", 1) != 1:
+    array = getattr(values, "array", values)
+    if getattr(values, "ndim", 2) != 1 or hasattr(values, "levels") or not hasattr(array, "dtype"):
         raise TypeError(f"{name}: expected a Series, got {type(values).__name__}; pass its columns")
     if hasattr(array, "categories") and hasattr(array, "codes"):
-        categories = _plain(array.categories, name)
-        if not isinstance(categories, np.ndarray):
-            categories = np.asarray(array.categories, object)
-        taken = categories.astype(object)[np.asarray(array.codes)]
-        taken[np.asarray(array.codes) < 0] = None
-        return taken
+        return _Categories(np.asarray(array.codes), _plain(array.categories, name))
     pandas = sys.modules["pandas"]
     dtype = array.dtype
     if isinstance(dtype, np.dtype):

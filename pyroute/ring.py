@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyroute import _core
-from pyroute._arrays import count, weighted_tasks
+from pyroute._arrays import count, weighted_tasks, word
 from pyroute._kernel import Kernel
 from pyroute.keys import as_core
 
@@ -45,7 +45,7 @@ class Ring(Kernel):
             weighted_tasks(tasks, "tasks"),
             None if bits is None else min(count(bits, "bits"), 1 << 31),
             min(count(replicas, "replicas"), 1 << 31),
-            count(salt, "salt"),
+            word(salt, "salt"),
         )
 
     def homes(self, values: Any) -> npt.NDArray[np.int32]:

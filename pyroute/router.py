@@ -39,13 +39,17 @@ class Table(Mapping[Any, int]):
     def __getitem__(self, value: Any) -> int:
         ids = self._core.table_ids
         try:
-            key = as_core([value], "value").ids[0]
+            key = np.uint64(0) if _is_wide(value) else as_core([value], "value").ids[0]
         except (TypeError, ValueError):
             raise KeyError(value) from None
-        at = int(np.searchsorted(ids, key))
-        if at == len(ids) or ids[at] != key:
-            raise KeyError(value)
-        return int(self._core.table_targets[at])
+        candidates = [key]
+        if not self._core.named and isinstance(value, int) and 0 <= value < 1 << 64:
+            candidates.append(np.uint64(value))  # a table without names lists its ids
+        for candidate in candidates:
+            at = int(np.searchsorted(ids, candidate))
+            if at < len(ids) and ids[at] == candidate:
+                return int(self._core.table_targets[at])
+        raise KeyError(value)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._core.table_values())
@@ -65,6 +69,10 @@ class Table(Mapping[Any, int]):
 
     def __repr__(self) -> str:
         return f"Table({len(self)} keys)"
+
+
+def _is_wide(value: Any) -> bool:
+    return isinstance(value, int) and value >= 1 << 63
 
 
 class Router(Kernel):
@@ -146,8 +154,9 @@ class Router(Kernel):
         """
         core = as_core(values, "values")
         if salt is not None:
-            salt = np.full(len(core), count(salt, "salt")) if np.ndim(salt) == 0 else salt
-            salt = integers(salt, "salt")
+            one = np.ndim(salt) == 0
+            salt = integers([salt] if one else salt, "salt")
+            salt = np.full(len(core), salt[0]) if one else salt
         return self._core.route(core, salt)  # type: ignore[no-any-return]
 
     @property
@@ -214,12 +223,13 @@ class Router(Kernel):
         table = [[name, target] for name, target in zip(names, targets, strict=True)]
         return json.dumps(
             {
-                **self._extra,
+                **{key: value for key, value in self._extra.items() if key != "home"},
                 "format": _FORMAT,
                 "format_version": 1,
                 "version": self.version,
                 "fingerprint": str(self.fingerprint),
                 "home": {
+                    **self._extra.get("home", {}),
                     "kind": type(self.home).__name__,
                     "tasks": len(self.tasks),
                     "bytes": base64.b64encode(self.home.to_bytes()).decode(),
@@ -232,6 +242,8 @@ class Router(Kernel):
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Read what `to_json` wrote; anything else raises `FormatError`."""
+        if not isinstance(text, str | bytes | bytearray):
+            raise TypeError(f"text: expected JSON text, got {type(text).__name__}")
         try:
             document = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -268,7 +280,10 @@ class Router(Kernel):
                 [task_ids(row[1], "splits").tolist() for row in splits],
                 count(document["version"], "version"),
             ),
-            {key: value for key, value in document.items() if key not in _KNOWN},
+            {
+                **{key: value for key, value in document.items() if key not in _KNOWN},
+                "home": {k: v for k, v in document["home"].items() if k not in _KNOWN_OF_HOME},
+            },
         )
         if str(self.fingerprint) != document["fingerprint"]:
             raise _core.FormatError(
@@ -290,6 +305,9 @@ class Router(Kernel):
 _KNOWN = frozenset(
     ("format", "format_version", "version", "fingerprint", "home", "table", "splits")
 )
+
+
+_KNOWN_OF_HOME = frozenset(("kind", "tasks", "bytes"))
 
 
 def _pairs(table: Any) -> tuple[Any, npt.NDArray[np.int32]]:
@@ -314,7 +332,10 @@ def _split_pairs(splits: Any) -> tuple[Any, list[list[int]]]:
         raise TypeError(
             f"splits: expected a mapping of value to tasks, got {type(splits).__name__}"
         )
-    return list(splits), [task_ids(list(tasks), "splits").tolist() for tasks in splits.values()]
+    for tasks in splits.values():
+        if not isinstance(tasks, Sequence | np.ndarray) or isinstance(tasks, str | bytes):
+            raise TypeError(f"splits: expected tasks for each value, got {type(tasks).__name__}")
+    return list(splits), [task_ids(tasks, "splits").tolist() for tasks in splits.values()]
 
 
 def _decode_keys(typed: list[Any]) -> Any:

@@ -161,7 +161,11 @@ def splitting() -> pr.Router:
     return pr.Router(3, splits={"a": [0, 1]})
 
 
-@pytest.mark.parametrize(("make", "error"), MADE)
+def described(make: Callable[[], object]) -> str:
+    return f"line {make.__code__.co_firstlineno} {make.__defaults__ or ''}"[:70]
+
+
+@pytest.mark.parametrize(("make", "error"), MADE, ids=[described(make) for make, _ in MADE])
 def test_refused(make, error):
     with pytest.raises(error, match=MESSAGE):
         make()

@@ -165,6 +165,12 @@ def test_labels():
     assert pickle.loads(pickle.dumps(grouping)).tasks == ("a", "b")
 
 
+def test_a_ratio_of_more_tasks_than_labels():
+    grouping = pr.DynamicGrouping.from_ratio({"a": 1, "b": 1}, bits=4)
+    with pytest.raises(ValueError, match=SHAPE):
+        grouping.with_ratio([1, 1, 1])
+
+
 def test_accessors():
     grouping = pr.DynamicGrouping.from_ratio([7, 3, 2], bits=10)
     assert grouping.bits == 10

@@ -201,6 +201,14 @@ def test_block_borders(rows):
         assert pr.KafkaHash(7).homes(column).tolist() == expected
 
 
+def test_empty():
+    two = pr.StormHash(4, key_type=["string", "long"])
+    for home, column in ((pr.SparkHash(4), []), (pr.KafkaHash(4), []), (two, []), (two, ())):
+        assert home.homes(column).shape == (0,)
+        assert pr.Router(home).route(column).shape == (0,)
+    assert two.homes(pr.keys(pa.array([], pa.string()), np.array([], np.int64))).shape == (0,)
+
+
 def test_dictionaries_and_slices():
     words = ["x", None, "é", "", "x"] * 300
     expected = [twin.spark([word], ["string"], 9) for word in words]

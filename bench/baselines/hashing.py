@@ -1,4 +1,4 @@
-"""Key identity in numba: xxhash64 with seed 42 of a 64-bit integer, as pyroute and Spark have it."""
+"""Key identity in numba: xxhash64, seed 42, of a 64-bit integer, as pyroute and Spark have it."""
 
 from typing import Any
 

@@ -18,7 +18,7 @@ def points(tasks: int, each: int, seed: int) -> tuple[Any, Any]:
 
 @nb.njit(nogil=True)
 def by_search(values: Any, positions: Any, owners: Any) -> Any:
-    """The first point at or after the key's hash; the search has no branch on the data."""
+    """The first point at or after the key's hash."""
     out = np.empty(len(values), np.int32)
     last = len(positions)
     for i in range(len(values)):
@@ -27,9 +27,9 @@ def by_search(values: Any, positions: Any, owners: Any) -> Any:
         length = last
         while length > 1:
             half = length >> 1
-            base += half * np.int64(positions[base + half - 1] < h)
+            base += half if positions[base + half - 1] < h else 0
             length -= half
-        base += np.int64(positions[base] < h)
+        base += 1 if positions[base] < h else 0
         out[i] = owners[base if base < last else 0]
     return out
 

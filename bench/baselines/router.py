@@ -1,7 +1,7 @@
 """A mixed router in numba: an open-addressing table over a direct-index ring, for integer keys.
 
-Gives what pyroute.Router gives. The table holds hashes, which are one to one with integer keys, at a
-load of at most one half; the probe starts from the low bits, because the ring uses the high ones.
+Gives what pyroute.Router gives. The table holds hashes, which are one to one with integer keys, at
+a load of at most one half; the probe starts from the low bits, because the ring uses the high ones.
 """
 
 from typing import Any

@@ -20,6 +20,23 @@ def _home(key: Any, mask: Any) -> Any:
     return np.int64(xxhash64(key) & np.uint64(mask))
 
 
+@nb.njit(inline="always")
+def _erase(entry: Any, slots: Any, keys: Any) -> None:
+    """Take the entry's key out and close the gap behind it."""
+    mask = len(slots) - 1
+    hole = _home(keys[entry], mask)
+    while slots[hole] != entry:
+        hole = (hole + 1) & mask
+    follower = (hole + 1) & mask
+    while slots[follower] != NONE:
+        home = _home(keys[slots[follower]], mask)
+        if ((follower - home) & mask) >= ((follower - hole) & mask):
+            slots[hole] = slots[follower]
+            hole = follower
+        follower = (follower + 1) & mask
+    slots[hole] = NONE
+
+
 @nb.njit(nogil=True)
 def _observe(stream: Any, slots: Any, keys: Any, counts: Any, errors: Any, state: Any) -> None:
     mask = len(slots) - 1
@@ -48,18 +65,7 @@ def _observe(stream: Any, slots: Any, keys: Any, counts: Any, errors: Any, state
                 sweep += 1
             entry = sweep
             errors[entry] = counts[entry]
-            # Take the old key out and close the gap behind it.
-            hole = _home(keys[entry], mask)
-            while slots[hole] != entry:
-                hole = (hole + 1) & mask
-            follower = (hole + 1) & mask
-            while slots[follower] != NONE:
-                home = _home(keys[slots[follower]], mask)
-                if ((follower - home) & mask) >= ((follower - hole) & mask):
-                    slots[hole] = slots[follower]
-                    hole = follower
-                follower = (follower + 1) & mask
-            slots[hole] = NONE
+            _erase(entry, slots, keys)
             at = _home(key, mask)
             while slots[at] != NONE:
                 at = (at + 1) & mask

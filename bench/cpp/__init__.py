@@ -1,1 +1,1 @@
-"""The comparison in C++: heavy_hitters.cpp, its build, and where the headers of its peer come from."""
+"""The comparison in C++: heavy_hitters.cpp, its build, and how the peer's headers are found."""

@@ -1,7 +1,7 @@
 """Fetches the C++ headers of Apache DataSketches into build/: `python -m bench.cpp.fetch`.
 
-They come with the source distribution of the Python package, up to version 4.1.0; the later ones fetch
-them while they build. The frequent-items sketch has the same algorithm in all of them.
+They come with the source distribution of the Python package, up to version 4.1.0; the later ones
+fetch them while they build.
 """
 
 import shutil

@@ -62,8 +62,11 @@ def run(scale: Scale) -> Section:
             Ratio(timing, limit) if limit else None,
             Ratio(timing, timings[ours]) if ours else None,
         )
-    ours = [name for name in timings if name.startswith("pyroute ")]
-    to_limit = [(name, Ratio(timings[name], limit)) for name in ours] if limit else []
+    to_limit = [
+        (name, Ratio(timing, limit))
+        for name, timing in timings.items()
+        if limit and name.startswith("pyroute ")
+    ]
     per_item = [
         (name, Ratio(timing, timings[counterpart[name]]))
         for name, timing in timings.items()

@@ -1,5 +1,6 @@
 """Does the time per update stay flat from a million updates to a hundred million?"""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,20 +43,20 @@ def run(scale: Scale) -> Section:
             spent = 0.0
             for done, at in enumerate(order, start=1):
                 batch = batches[at]
-                spent += cpu_seconds(lambda observe=observe, batch=batch: observe(batch))
+                spent += cpu_seconds(partial(observe, batch))
                 if done in marks:
                     each = spent * 1e9 / (done * BATCH)
                     at_mark = marks.index(done)
                     best[name][at_mark] = min(best[name][at_mark], each)
     section.say(
-        f"Zipf 1.0 over 1,000,000 keys, batches of {BATCH:,}; ns per update over all updates so far,"
-        f" least of {repetitions}."
+        f"Zipf 1.0 over 1,000,000 keys, batches of {BATCH:,}; ns per update over all updates so"
+        f" far, least of {repetitions}."
     )
     table = section.table("kernel", *(f"{mark * BATCH:,}" for mark in marks), "last / first")
     worst, where = 0.0, ""
-    for name, each in best.items():
-        ratio = each[-1] / each[0]
-        table.add(name, *each, f"{ratio:.2f}")
+    for name, figures in best.items():
+        ratio = figures[-1] / figures[0]
+        table.add(name, *figures, f"{ratio:.2f}")
         if ratio > worst:
             worst, where = ratio, name
     span = f"{marks[0] * BATCH:g} to {marks[-1] * BATCH:g}".replace("e+0", "e")

@@ -68,7 +68,7 @@ def run(scale: Scale) -> Section:
     datasketches = scale.peer("datasketches")
     baseline = scale.peer("bench.baselines.space_saving")
     section.say(
-        f"Integer keys, Zipf over {UNIVERSE:,} keys. pyroute and the numba version get {n:,} of them in"
+        f"Integer keys, Zipf over {UNIVERSE:,} keys. pyroute and the numba version get {n:,}, in"
         f" batches of a million; the datasketches package, which takes one item a call, gets the"
         f" first {few:,} as a list of Python ints, and is compared with pyroute on the same items."
         " ns per update: least (spread); ratios: of the least figures (median of the pairs)."
@@ -96,7 +96,7 @@ def run(scale: Scale) -> Section:
             case = f"{exponent} / {capacity:g}"
             contenders = contenders_for(capacity, stream, few, items, datasketches, baseline)
             timings = interleave(contenders, scale.pick(5, 2))
-            sketch, recall, wrong, share = judged(stream, truth, capacity)
+            recall, wrong, share = judged(stream, truth, capacity)
             broken += wrong
             plain = None
             if baseline is not None:
@@ -120,7 +120,6 @@ def run(scale: Scale) -> Section:
                 "-" if plain is None else f"{plain:.3f}",
                 f"{share:.2f}",
             )
-            del sketch
     section.goals += [
         at_least("heavy hitters: batch against the datasketches package, per item", 8, per_item),
         *recall_goals("Python", recalls),
@@ -157,8 +156,8 @@ def contenders_for(
     return found
 
 
-def judged(stream: Any, truth: Truth, capacity: int) -> tuple[Any, float, int, float]:
-    """A sketch of the stream, its recall, its broken bounds, its largest error over N / capacity."""
+def judged(stream: Any, truth: Truth, capacity: int) -> tuple[float, int, float]:
+    """Recall of a sketch, its broken bounds, its largest error over N / capacity."""
     sketch = pr.SpaceSaving(capacity)
     in_batches(sketch, stream)()
     top = sketch.top()
@@ -168,7 +167,7 @@ def judged(stream: Any, truth: Truth, capacity: int) -> tuple[Any, float, int, f
     allowed = len(stream) / capacity
     wrong += int((top.errors > allowed).sum()) + int(sketch.floor > allowed)
     largest = float(top.errors.max(initial=0)) / allowed
-    return sketch, truth.recall(keys, capacity // 10), wrong, largest
+    return truth.recall(keys, capacity // 10), wrong, largest
 
 
 def recall_goals(where: str, recalls: list[tuple[str, float, float | None]]) -> list[Goal]:
@@ -195,8 +194,9 @@ def drift(section: Section, scale: Scale, baseline: Any) -> None:
     """Recall where the heavy keys change while the stream runs."""
     intervals, n = 10, scale.pick(1_000_000, 100_000)
     section.say(
-        f"Drift: {intervals} intervals of {n:,} keys, Zipf 1.0 over {UNIVERSE:,}; between two of them a"
-        " tenth of the ranks change keys. Recall of the top capacity / 10 of the whole stream."
+        f"Drift: {intervals} intervals of {n:,} keys, Zipf 1.0 over {UNIVERSE:,}; between two"
+        " of them a tenth of the ranks change keys. Recall of the top capacity / 10 of the whole"
+        " stream."
     )
     table = section.table("capacity", "recall", "plain")
     batches = list(
@@ -239,15 +239,17 @@ def run_cpp(scale: Scale) -> Section:
         return section
     updates = scale.pick(10_000_000, 1_000_000)
     arguments = [f"{updates:g}".replace("+0", ""), str(scale.pick(5, 2)), str(scale.seed)]
-    arguments += ["1e3,1e4,1e5,1e6", "0.8,1.0", scale.quick and "1e6" or "1e6,1e7"]
+    arguments += ["1e3,1e4,1e5,1e6", "0.8,1.0", "1e6" if scale.quick else "1e6,1e7"]
     program = build.build(place)
     answer = subprocess.run([program, *arguments], check=True, stdout=subprocess.PIPE, text=True)
     section.say(
-        f"DataSketches {build.peer_version(place)}; `build/bench/heavy_hitters {' '.join(arguments)}`:"
-        f" {updates:,} updates of 64-bit keys, hashing included on both sides, flags"
+        f"DataSketches {build.peer_version(place)};"
+        f" `build/bench/heavy_hitters {' '.join(arguments)}`: {updates:,} updates"
+        " of 64-bit keys, hashing included on both sides, flags"
         f" `{' '.join(flag for flag in build.FLAGS if not flag.startswith('-I'))}` for both. The"
-        " peer's map is the least that holds the capacity, allocated at full size. `blind` hashes and"
-        " counts in a table without keys: what the memory allows. ns per update: least (spread)."
+        " peer's map is the least that holds the capacity, allocated at full size. `blind` hashes"
+        " and counts in a table without keys: what the memory allows. ns per update: least"
+        " (spread)."
     )
     table = section.table(
         "universe / exponent / capacity",
@@ -268,7 +270,8 @@ def run_cpp(scale: Scale) -> Section:
         case = f"{row['universe']} / {row['exponent']} / {int(row['capacity']):g}"
         cases.setdefault(case, {})[row["contender"]] = row
     ratios: dict[str, list[tuple[str, Ratio]]] = {}
-    recalls, broken = [], 0
+    recalls: list[tuple[str, float, float | None]] = []
+    broken = 0
     for case, rows in cases.items():
         times = {
             name: Timing(name, [float(ns) for ns in row["ns"].split(",")])

@@ -63,8 +63,8 @@ def run(scale: Scale) -> Section:
             )
     timings = interleave(contenders, scale.repetitions)
     section.say(
-        f"{n:,} keys, Zipf 0.8 over 1,000,000, {TASKS} tasks, table of {TABLE:,}; the time of the empty"
-        " loop is taken off. ns per call: least (spread)."
+        f"{n:,} keys, Zipf 0.8 over 1,000,000, {TASKS} tasks, table of {TABLE:,}; the time of the"
+        " empty loop is taken off. ns per call: least (spread)."
     )
     table = section.table("call", "ns", "to route_one(int)")
     for name, timing in timings.items():

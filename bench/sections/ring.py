@@ -62,8 +62,8 @@ def run(scale: Scale) -> Section:
     timings = interleave(contenders, scale.repetitions)
     ours = timings["pyroute homes"]
     section.say(
-        f"{n:,} uniform integer keys, {TASKS} tasks of {POINTS} points, 2^{ring.bits} identifiers. numpy"
-        " gets the hashes for nothing. ns per key: least (spread)."
+        f"{n:,} uniform integer keys, {TASKS} tasks of {POINTS} points, 2^{ring.bits} identifiers."
+        " numpy gets the hashes for nothing. ns per key: least (spread)."
     )
     table = section.table("contender", "ns per key", "to pyroute")
     for name, timing in timings.items():

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "branchless.hpp"
+
 namespace pyroute {
 namespace {
 
@@ -84,8 +86,8 @@ void CostSketch::least(std::span<const Key> ids, Cell* out) const noexcept {
     double frequency = std::numeric_limits<double>::infinity();
     for_each_cell<kRows>(ids[i], [&](std::size_t, std::size_t at) {
       const double f = cells_[at].frequency;
-      best = f < frequency ? at : best;
-      frequency = f < frequency ? f : frequency;
+      best ^= (best ^ at) & ones_if(f < frequency);
+      frequency = std::min(frequency, f);
     });
     out[i] = cells_[best];
   }
@@ -110,14 +112,18 @@ void CostSketch::frequency(const Batch& values, std::span<std::int64_t> out) con
 }
 
 void CostSketch::time(const Batch& values, std::span<double> out) const {
-  values.for_each_block([&](std::size_t begin, std::span<const Key> ids) {
+  const auto least_time = [&]<std::size_t kRows>(std::size_t begin, std::span<const Key> ids) {
     for (std::size_t i = 0; i < ids.size(); ++i) {
       double time = std::numeric_limits<double>::infinity();
-      for_each_cell<0>(ids[i], [&](std::size_t, std::size_t at) {
+      for_each_cell<kRows>(ids[i], [&](std::size_t, std::size_t at) {
         time = std::min(time, cells_[at].time);
       });
       out[begin + i] = time;
     }
+  };
+  values.for_each_block([&](std::size_t begin, std::span<const Key> ids) {
+    rows_ == 4 && !wide_ ? least_time.operator()<4>(begin, ids)
+                         : least_time.operator()<0>(begin, ids);
   });
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "branchless.hpp"
 #include "simd.hpp"
 
 #if PYROUTE_X86
@@ -129,10 +130,7 @@ template <class Match, bool kWeighted>
     const Count weight = kWeighted ? static_cast<Count>(weights[i]) : 1;
     Group& group = *reinterpret_cast<Group*>(base + where[i]);
     const unsigned mask = Match::mask(group.ids, id);
-    std::uint64_t hit = std::uint64_t{0} - static_cast<std::uint64_t>(mask != 0);
-    // Hides from the compiler that `hit` is one of two values, or it makes a branch of it, and one
-    // that is mispredicted every other time.
-    __asm__("" : "+r"(hit));
+    const std::uint64_t hit = ones_if(mask != 0);
     if ((group.ids[kWays] & spill_bit(id) & ~hit) != 0) [[unlikely]] {  // it may be further on
       observe_slowly(id, weight, i, entered);
       if (unit_bits_ > 0) return observe_rest(ids, weights, i + 1, n, entered);

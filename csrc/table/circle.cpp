@@ -50,14 +50,21 @@ std::vector<Weighted> checked_tasks(std::span<const Weighted> tasks, const char*
 std::vector<std::size_t> apportion(std::span<const Weighted> tasks, std::size_t identifiers) {
   double sum = 0;
   for (const Weighted& w : tasks) sum += w.weight;
+  // Share i is weight * identifiers / sum; its remainder, times sum, without rounding error: ties
+  // between equal weights must be ties.
   std::vector<std::size_t> gets(tasks.size());
   std::vector<double> rest(tasks.size());
   std::size_t given = 0;
+  const auto n = static_cast<double>(identifiers);
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    const double share = tasks[i].weight / sum * static_cast<double>(identifiers);
-    const double whole = std::floor(share);
+    const double product = tasks[i].weight * n;
+    const double lost = std::fma(tasks[i].weight, n, -product);
+    double whole = std::floor(product / sum);
+    const auto left = [&] { return std::fma(-whole, sum, product) + lost; };
+    while (whole > 0 && left() < 0) whole -= 1;
+    while (left() >= sum) whole += 1;
     gets[i] = static_cast<std::size_t>(whole);
-    rest[i] = share - whole;
+    rest[i] = left();
     given += gets[i];
   }
   std::vector<std::size_t> order(tasks.size());

@@ -31,9 +31,10 @@ struct Weighted {
 [[nodiscard]] std::vector<std::size_t> apportion(std::span<const Weighted> tasks,
                                                  std::size_t identifiers);
 
-// Every identifier whose owner has too many goes, from `start` around the circle, first to wanted[i]
-// where that task still has room, then to the smallest task that has. gets[i] belongs to tasks[i];
-// an owner that is not among the tasks gets 0. Precondition: gets sum to owners.size().
+// Two rounds from `start` around the circle, over the identifiers whose owner has too many: in the first
+// each goes to wanted[i] where that task still has room, in the second to the smallest task that has.
+// gets[i] belongs to tasks[i]; an owner that is not among the tasks gets 0. Precondition: gets sum to
+// owners.size().
 [[nodiscard]] std::vector<TaskId> move_fewest(std::span<const TaskId> owners,
                                               std::span<const Weighted> tasks,
                                               std::span<const std::size_t> gets,

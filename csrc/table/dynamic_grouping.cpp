@@ -1,9 +1,9 @@
 #include "table/dynamic_grouping.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <queue>
 #include <stdexcept>
-#include <tuple>
 
 namespace pyroute {
 namespace {
@@ -14,27 +14,35 @@ std::size_t circle_size(unsigned bits) {
   return std::size_t{1} << bits;
 }
 
-// `identifiers` tasks in turn, each gets[i] times, always the one furthest behind: the least
-// (given + 1) / gets, compared without division.
+// All tasks in turn, task i gets[i] times, each within its share of every run (Tijdeman's schedule): a task is
+// released for its next turn when it is behind its share, and the earliest deadline goes first.
 std::vector<TaskId> interleave(std::span<const Weighted> tasks, std::span<const std::size_t> gets) {
+  const std::size_t size = std::accumulate(gets.begin(), gets.end(), std::size_t{0});
   struct Turn {
-    std::size_t next;  // given + 1
-    std::size_t gets;
+    std::size_t when;  // release or deadline
     std::size_t task;
+    std::size_t given;
+    bool operator>(const Turn& other) const {
+      return when != other.when ? when > other.when : task > other.task;
+    }
   };
-  const auto later = [](const Turn& a, const Turn& b) {
-    const std::size_t left = a.next * b.gets, right = b.next * a.gets;
-    return left != right ? left > right : a.task > b.task;
+  using Queue = std::priority_queue<Turn, std::vector<Turn>, std::greater<>>;
+  Queue waiting, ready;
+  const auto wait = [&](std::size_t task, std::size_t given) {
+    if (given < gets[task]) waiting.push({given * size / gets[task] + 1, task, given});
   };
-  std::priority_queue<Turn, std::vector<Turn>, decltype(later)> turns(later);
-  for (std::size_t i = 0; i < gets.size(); ++i)
-    if (gets[i] > 0) turns.push({1, gets[i], i});
+  for (std::size_t i = 0; i < gets.size(); ++i) wait(i, 0);
   std::vector<TaskId> out;
-  while (!turns.empty()) {
-    Turn turn = turns.top();
-    turns.pop();
+  out.reserve(size);
+  for (std::size_t k = 1; k <= size; ++k) {
+    for (; !waiting.empty() && waiting.top().when <= k; waiting.pop()) {
+      const auto& [release, task, given] = waiting.top();
+      ready.push({((given + 1) * size + gets[task] - 1) / gets[task], task, given});
+    }
+    const Turn turn = ready.top();
+    ready.pop();
     out.push_back(tasks[turn.task].task);
-    if (++turn.next <= turn.gets) turns.push(turn);
+    wait(turn.task, turn.given + 1);
   }
   return out;
 }

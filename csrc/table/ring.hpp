@@ -1,7 +1,8 @@
 // Consistent-hash ring: the home of every key that the routing table does not pin.
 //
 // A circle of 2^bits identifiers, each with an owner. Task t with weight w puts max(1, round(replicas * w
-// / mean weight)) points on the circle (none where w is 0): point j lies at hash_int64(j, seed =
+// / mean)) points on the circle, halves rounded up, mean that of the weights above 0; none where w is 0.
+// Point j lies at hash_int64(j, seed =
 // hash_int64(t, seed = hash_int64(salt))), a 64-bit position. Identifiers are taken in ascending order;
 // identifier i goes to the first point at or after i * 2^(64 - bits), points ordered by (position, task)
 // and around the circle, whose task still has room; room is what apportion() gives its weight

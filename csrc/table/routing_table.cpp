@@ -4,7 +4,14 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "branchless.hpp"
+
 namespace pyroute {
+namespace {
+
+constexpr std::size_t kPrefetchedSlots = 16384;  // 256 KB; below, waiting is cheaper
+
+}  // namespace
 
 RoutingTable::RoutingTable(std::vector<Key> ids, std::vector<TaskId> targets, ValueList names)
     : ids_(std::move(ids)), targets_(std::move(targets)), names_(std::move(names)) {
@@ -66,21 +73,15 @@ bool RoutingTable::place_all() {
 void RoutingTable::override(std::span<const Key> keys, TaskId* out) const noexcept {
   if (empty()) return;
   const std::size_t n = keys.size();
-  std::uint32_t where[kBlock];
-  if (slots_.size() < 65536) {  // in the second-level cache: waiting is cheaper than prefetching
-    for (std::size_t i = 0; i < n; ++i) {
-      const Slot& slot = slots_[slot_of(keys[i])];
-      out[i] = slot.id == keys[i] ? slot.target : out[i];
-    }
-    return;
-  }
+  const Slot* const slots = slots_.data();
+  std::size_t where[kBlock];
+  for (std::size_t i = 0; i < n; ++i) where[i] = slot_of(keys[i]);
+  if (slots_.size() >= kPrefetchedSlots)
+    for (std::size_t i = 0; i < n; ++i) __builtin_prefetch(slots + where[i]);
   for (std::size_t i = 0; i < n; ++i) {
-    where[i] = static_cast<std::uint32_t>(slot_of(keys[i]));
-    __builtin_prefetch(&slots_[where[i]]);
-  }
-  for (std::size_t i = 0; i < n; ++i) {
-    const Slot& slot = slots_[where[i]];
-    out[i] = slot.id == keys[i] ? slot.target : out[i];
+    const Slot& slot = slots[where[i]];
+    const auto hit = static_cast<TaskId>(ones_if(slot.id == keys[i]));
+    out[i] = (slot.target & hit) | (out[i] & ~hit);
   }
 }
 

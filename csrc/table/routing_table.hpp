@@ -12,6 +12,7 @@
 // Memory: 19 bytes per entry for the hash. Threads: immutable.
 #pragma once
 
+#include "memory.hpp"
 #include "value_list.hpp"
 
 namespace pyroute {
@@ -59,8 +60,8 @@ class RoutingTable {
   std::vector<Key> ids_;
   std::vector<TaskId> targets_;
   ValueList names_;
-  std::vector<std::uint16_t> pilots_;
-  std::vector<Slot> slots_;
+  std::vector<std::uint16_t, LargePages<std::uint16_t>> pilots_;
+  std::vector<Slot, LargePages<Slot>> slots_;
 };
 
 }  // namespace pyroute

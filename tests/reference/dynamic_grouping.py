@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from math import ceil
 
 from reference.circle import apportion, move_fewest
 
 
 def interleave(gets: Mapping[int, int]) -> list[int]:
-    """Give one identifier after another to the task that is furthest behind."""
+    """Give each place to the task whose next turn is due first, among those behind their share."""
+    size = sum(gets.values())
     given = dict.fromkeys(gets, 0)
     order = []
-    for _ in range(sum(gets.values())):
+    for place in range(1, size + 1):
+        behind = [task for task in gets if given[task] < Fraction(place * gets[task], size)]
         task = min(
-            (task for task in gets if gets[task]),
-            key=lambda task: (Fraction(given[task] + 1, gets[task]), task),
+            behind, key=lambda task: (ceil(Fraction((given[task] + 1) * size, gets[task])), task)
         )
         given[task] += 1
         order.append(task)

@@ -1,0 +1,6 @@
+from collections.abc import Callable
+from typing import Any
+
+class OneRecord:
+    def __init__(self, capsule: Any, slow: Callable[[Any], int]) -> None: ...
+    def route(self, value: Any) -> int: ...
