@@ -45,7 +45,7 @@ def numbers(values: Any, name: str) -> npt.NDArray[np.float64]:
 def task_ids(values: Any, name: str) -> npt.NDArray[np.int32]:
     """Task ids; the kernels check which ones there are."""
     array = integers(values, name)
-    if array.size and not (0 <= int(array.min()) and int(array.max()) <= _INT32.max):
+    if array.size and not (int(array.min()) >= 0 and int(array.max()) <= _INT32.max):
         wrong = array[(array < 0) | (array > _INT32.max)][0]
         raise ValueError(f"{name}: expected task ids from 0 to 2147483647, got {wrong}")
     return array.astype(np.int32)

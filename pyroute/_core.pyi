@@ -1,13 +1,13 @@
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-_Bits = npt.NDArray[np.uint64]
-_Ints = npt.NDArray[np.int64]
-_Reals = npt.NDArray[np.float64]
-_Tasks = npt.NDArray[np.int32]
-_Weights = list[tuple[int, float]]
+_Bits: TypeAlias = npt.NDArray[np.uint64]
+_Ints: TypeAlias = npt.NDArray[np.int64]
+_Reals: TypeAlias = npt.NDArray[np.float64]
+_Tasks: TypeAlias = npt.NDArray[np.int32]
+_Weights: TypeAlias = list[tuple[int, float]]
 
 class FormatError(ValueError): ...
 
@@ -126,9 +126,7 @@ class Snapshot:
 
 class KeyStats:
     def __init__(self, window: int, smoothing: float) -> None: ...
-    def observe(
-        self, values: Keys, costs: _Reals | None, state_sizes: _Ints | None, /
-    ) -> None: ...
+    def observe(self, values: Keys, costs: _Reals | None, state_sizes: _Ints | None, /) -> None: ...
     def close_interval(self) -> Snapshot: ...
     def equals(self, other: KeyStats, /) -> bool: ...
     def to_bytes(self) -> bytes: ...

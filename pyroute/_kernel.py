@@ -21,8 +21,6 @@ class Kernel:
 
     _native: Any  # the native class
     _core: Any
-    # Kernels that can be changed have no hash; values that cannot define their own.
-    __hash__ = None  # type: ignore[assignment]
 
     @classmethod
     def _wrap(cls, core: Any) -> Self:

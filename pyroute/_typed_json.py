@@ -1,7 +1,7 @@
 """Values in JSON, typed: {"t": "i" | "s" | "b" | "n" | "o" | "d" | "t" | "k" | "tuple", "v": ...}.
 
-Integers and ids are decimal strings, bytes base64, dates days and timestamps microseconds since 1970. "k" is
-a key without its value: the 64-bit identity alone.
+Integers and ids are decimal strings, bytes base64, dates days and timestamps microseconds since
+1970. "k" is a key without its value: the 64-bit identity alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from pyroute._core import FormatError
 
-_EPOCH = datetime.datetime(1970, 1, 1)
+_EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - timestamps of keys have no zone
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 

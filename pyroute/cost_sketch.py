@@ -25,7 +25,8 @@ class CostSketch(Kernel):
     Parameters
     ----------
     epsilon, delta
-        An estimate exceeds the truth by more than epsilon times the total with a probability of at most delta.
+        An estimate exceeds the truth by more than epsilon times the total with a probability of
+        at most delta.
     seed
         Sketches merge when their parameters and seeds agree.
     """

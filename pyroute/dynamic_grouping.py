@@ -2,8 +2,10 @@
 
 >>> g = DynamicGrouping.from_ratio([7, 3, 2], bits=10)
 >>> g.assign(range(12)).tolist()
-[0, 0, 1, 0, 2, 0, 0, 1, 0, 0, 2, 1]
->>> DynamicGrouping.from_identifiers({3: "A", 7: "A", 0: "B", 4: "B", 6: "B", 5: "C"}, bits=3).shares()
+[0, 0, 1, 0, 2, 0, 1, 0, 0, 1, 2, 0]
+>>> DynamicGrouping.from_identifiers(
+...     {3: "A", 7: "A", 0: "B", 4: "B", 6: "B", 5: "C"}, bits=3
+... ).shares()
 {'A': 0.5, 'B': 0.375, 'C': 0.125}
 """
 
@@ -29,8 +31,8 @@ def _is_id(label: object) -> bool:
 class DynamicGrouping(Kernel):
     """A split ratio: record n goes to the owner of identifier n mod 2^bits; immutable.
 
-    Tasks are ids from 0 up. Other labels ("A", "B") are numbered in sorted order: `tasks` gives the labels, and
-    `assign` positions in it.
+    Tasks are ids from 0 up. Other labels ("A", "B") are numbered in sorted order: `tasks` gives
+    the labels, and `assign` positions in it.
     """
 
     __slots__ = ("_labels",)
@@ -60,13 +62,11 @@ class DynamicGrouping(Kernel):
         else:
             labels = None
             weights = _by_position(ratio)
-        return cls._of(
-            _core.DynamicGrouping.from_ratio(list(weights.items()), _bits(bits)), labels
-        )
+        return cls._of(_core.DynamicGrouping.from_ratio(list(weights.items()), _bits(bits)), labels)
 
     @classmethod
     def from_identifiers(cls, identifiers: Mapping[int, Any], bits: int = 10) -> Self:
-        """Some identifiers are assigned; every other belongs to the first assigned one clockwise."""
+        """Assign some identifiers; every other belongs to the first assigned one clockwise."""
         if not isinstance(identifiers, Mapping):
             raise TypeError(
                 "identifiers: expected a mapping of identifier to task,"
@@ -183,7 +183,9 @@ class DynamicGrouping(Kernel):
         return hash((self.fingerprint, self._labels))
 
     def __repr__(self) -> str:
-        shares = ", ".join(f"{task}: {share:.4g}" for task, share in list(self.shares().items())[:8])
+        shares = ", ".join(
+            f"{task}: {share:.4g}" for task, share in list(self.shares().items())[:8]
+        )
         more = ", ..." if len(self.tasks) > 8 else ""
         return f"DynamicGrouping({{{shares}{more}}}, bits={self.bits})"
 

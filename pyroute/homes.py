@@ -3,7 +3,7 @@
 A table over such a home names only the keys that leave; all others stay where the engine has them.
 
 >>> SparkHash(8, key_type="string").homes(["anna", "bert"])
-array([4, 7], dtype=int32)
+array([6, 2], dtype=int32)
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class SparkHash(EngineHome):
     n
         Number of partitions.
     key_type
-        Spark's type of the column, or of each: boolean, tinyint, smallint, int, bigint, date, timestamp, string,
-        binary.
+        Spark's type of the column, or of each: boolean, tinyint, smallint, int, bigint, date,
+        timestamp, string, binary.
     """
 
     __slots__ = ()
@@ -103,8 +103,8 @@ class StormHash(EngineHome):
     n
         Number of tasks.
     key_type
-        Java type of the field, or of each: boolean, byte, short, int, long, string, bytes. An integer from
-        a multilang component arrives as an int.
+        Java type of the field, or of each: boolean, byte, short, int, long, string, bytes. An
+        integer from a multilang component arrives as an int.
     """
 
     __slots__ = ()
@@ -115,7 +115,7 @@ class StormHash(EngineHome):
 
 
 class KafkaHash(EngineHome):
-    """Kafka's partitioner for records with a key; a null key has no partition of its own, and raises.
+    """Kafka's partitioner for records with a key; a null key has no partition, and raises.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class KafkaHash(EngineHome):
 
 
 class FlinkKeyGroup(EngineHome):
-    """Flink's `keyBy`: the parallel instance that owns the key's group. Flink refuses null keys; so does this.
+    """Flink's `keyBy`: the instance that owns the key's group; null keys raise, as in Flink.
 
     Parameters
     ----------

@@ -31,10 +31,11 @@ class Snapshot(Kernel):
     costs
         Load that each key brings, in the caller's unit.
     state_sizes
-        Bytes that move if the key moves. Without them every key counts 1, so that the cost of a migration is the
-        number of keys.
+        Bytes that move if the key moves. Without them every key counts 1, so that the cost of a
+        migration is the number of keys.
     background
-        Load per task that none of these keys accounts for: `{task: load}`, or a sequence by task id.
+        Load per task that none of these keys accounts for: `{task: load}`, or a sequence by
+        task id.
     interval
         Number of the interval, from 0.
     """
@@ -125,7 +126,7 @@ class KeyStats(Kernel):
         self._core = _core.KeyStats(count(window, "window"), real(smoothing, "smoothing"))
 
     def observe(self, values: Any, costs: Any = None, state_sizes: Any = None) -> None:
-        """Add a batch of records to the open interval; the cost is 1 per record where none is given."""
+        """Add a batch of records to the open interval; each costs 1 where no costs are given."""
         self._core.observe(
             as_core(values, "values"),
             None if costs is None else numbers(costs, "costs"),

@@ -1,7 +1,7 @@
 """Consistent-hash ring: the home of every key that the routing table does not pin.
 
 >>> Ring(4).homes(["anna", "anna", "bert"])
-array([0, 0, 0], dtype=int32)
+array([3, 3, 0], dtype=int32)
 """
 
 from __future__ import annotations

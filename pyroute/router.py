@@ -149,8 +149,9 @@ class Router(Kernel):
         values
             The grouping values, or `Keys`.
         salt
-            An integer per record, or one for all; chooses among the tasks of a split key, and is needed only where the
-            router has splits. Equal salts give equal tasks, so that a retried batch goes where it went.
+            An integer per record, or one for all; chooses among the tasks of a split key, and
+            is needed only where the router has splits. Equal salts give equal tasks, so that a
+            retried batch goes where it went.
         """
         core = as_core(values, "values")
         if salt is not None:
@@ -201,7 +202,8 @@ class Router(Kernel):
         Parameters
         ----------
         values
-            False leaves the names of tabled and split keys out: they can be personal data, and are not needed to route.
+            False leaves the names of tabled and split keys out: they can be personal data, and
+            are not needed to route.
         """
         data: bytes = self._core.to_bytes(values)
         return data

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import pyroute as pr
-import spark_udf
+import spark_udf as su
 from pyroute import _hotpath
 
 
 def test_modules_are_there():
     assert pr.simd() in ("portable", "avx2", "avx512")
     assert _hotpath.OneRecord
-    assert spark_udf.__doc__
+    assert su.__doc__
 
 
 def test_identity_is_sparks():
@@ -30,7 +30,7 @@ def test_loop():
     top = hot.top(5)
     assert top.values[0] == exact.argmax()
     assert top.counts[0] == exact.max()
-    router = pr.Router(4, table={value: 3 for value in top.values})
+    router = pr.Router(4, table=dict.fromkeys(top.values, 3))
     assert set(router.route(top.values).tolist()) == {3}
     assert router.route_one(top.values[0]) == 3
     assert pickle.loads(pickle.dumps(router)) == router

@@ -1,0 +1,31 @@
+"""The README's own lines run."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+def test_there_are_blocks():
+    assert BLOCKS
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_block_runs(block):
+    exec(compile(block, str(README), "exec"), {})
+
+
+def test_printed_values():
+    [claim] = re.findall(r"print\(hot.top\(3\).values\)\s+# (.*)", README.read_text())
+    scope = {}
+    exec(BLOCKS[0].split("print(hot", maxsplit=1)[0], scope)
+    assert str(scope["hot"].top(3).values) == claim
+
+
+def test_named_tests_exist():
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    for name in re.findall(r"`(test_\w+)`", README.read_text()):
+        assert f"def {name}(" in tests, name
