@@ -109,12 +109,12 @@ class DynamicGrouping(Kernel):
             One task, several, or `{task: weight}`.
         """
         if isinstance(to, Mapping):
-            heirs = {self._id(t): real(w, "to") for t, w in to.items()}
+            heirs = [(self._id(t), real(w, "to")) for t, w in to.items()]
         elif isinstance(to, str) or not isinstance(to, Sequence | np.ndarray):
-            heirs = {self._id(to): 1.0}
+            heirs = [(self._id(to), 1.0)]
         else:
-            heirs = {self._id(t): 1.0 for t in to}
-        return self._of(self._core.reassign(self._id(task), list(heirs.items())), self._labels)
+            heirs = [(self._id(t), 1.0) for t in to]
+        return self._of(self._core.reassign(self._id(task), heirs), self._labels)
 
     def with_ratio(self, ratio: Ratio) -> Self:
         """Another ratio with the fewest identifiers changed."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pyroute import _core
 from pyroute._arrays import count
-from pyroute._kernel import Kernel
+from pyroute._kernel import Kernel, as_bytes
 from pyroute.keys import as_core
 
 KeyType = str | Sequence[str]
@@ -32,7 +32,7 @@ class EngineHome(Kernel):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Read what `to_bytes` wrote; anything else raises `FormatError`."""
-        home = wrap_engine(_core.EngineHome.from_bytes(data))
+        home = wrap_engine(_core.EngineHome.from_bytes(as_bytes(data)))
         if not isinstance(home, cls):
             raise _core.FormatError(
                 f"data: expected {cls.__name__}, got {type(home).__name__}",

@@ -66,10 +66,15 @@ void CostSketch::observe(const Batch& values, std::span<const double> times) {
   if (times.size() != values.size())
     throw std::invalid_argument("times: expected " + std::to_string(values.size()) +
                                 " of them, got " + std::to_string(times.size()));
-  for (const double time : times)
+  double total = total_.time;
+  for (const double time : times) {
     if (!(time >= 0 && time <= std::numeric_limits<double>::max()))
       throw std::invalid_argument("times: expected finite numbers >= 0, got " +
                                   std::to_string(time));
+    total += time;
+  }
+  if (std::isinf(total))
+    throw std::invalid_argument("times: expected a finite total, got more than a double holds");
   values.for_each_block([&](std::size_t begin, std::span<const Key> ids) {
     if (rows_ == 4 && !wide_)
       observe_block<4>(ids, times.data() + begin);
@@ -141,6 +146,8 @@ void CostSketch::merge(const CostSketch& other) {
         std::to_string(columns_) + ", " + std::to_string(seed_) + ", got " +
         std::to_string(other.rows_) + ", " + std::to_string(other.columns_) + ", " +
         std::to_string(other.seed_));
+  if (std::isinf(total_.time + other.total_.time))
+    throw std::invalid_argument("other: expected a finite total, got more than a double holds");
   for (std::size_t i = 0; i < cells_.size(); ++i) {
     cells_[i].frequency += other.cells_[i].frequency;
     cells_[i].time += other.cells_[i].time;

@@ -275,7 +275,11 @@ void FilteredCounters::raise_floor() {
 
 void FilteredCounters::set_floor(Count floor) noexcept {
   floor_ = floor;
-  while (floor_ >> unit_bits_ >= kMostCell) {
+  const auto fits = [&] {
+    const Count unit = Count{1} << unit_bits_;
+    return (floor_ + unit - 1) >> unit_bits_ <= kMostCell;
+  };
+  while (!fits()) {
     ++unit_bits_;
     for (Group& group : groups_)
       for (std::uint32_t& cell : group.cells) cell = cell / 2 + cell % 2;

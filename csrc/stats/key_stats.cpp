@@ -60,14 +60,25 @@ void KeyStats::observe(const Batch& values, std::span<const double> costs, bool 
   };
   if (has_costs) check_length("costs", costs.size());
   if (has_state_sizes) check_length("state_sizes", state_sizes.size());
-  for (const double cost : costs)
+  // No key can hold more than all together: where the totals fit, every sum does.
+  Cost cost_total = open_cost_;
+  StateSize size_total = state_total_;
+  for (const double cost : costs) {
     if (!(cost >= 0) || std::isinf(cost))
       throw std::invalid_argument("costs: expected finite numbers >= 0, got " +
                                   std::to_string(cost));
-  for (const std::int64_t size : state_sizes)
+    cost_total += cost;
+  }
+  if (std::isinf(cost_total))
+    throw std::invalid_argument("costs: expected a finite total, got more than a double holds");
+  for (const std::int64_t size : state_sizes) {
     if (size < 0)
       throw std::invalid_argument("state_sizes: expected none below 0, got " +
                                   std::to_string(size));
+    if (__builtin_add_overflow(size_total, size, &size_total))
+      throw std::invalid_argument("state_sizes: expected a total below 2^63, got more");
+  }
+  if (values.size() == 0) return;
   const Kinds kinds = unify(names_.kinds(), values.kinds(), "values");
   if (kinds != names_.kinds()) {
     // Only nulls were seen until now: their names, if any, are written again under the full kinds.
@@ -76,6 +87,8 @@ void KeyStats::observe(const Batch& values, std::span<const double> costs, bool 
     for (std::size_t i = 0; i < entries_.size(); ++i) names_.push(old.encoded(i, entries_[i].id));
   }
   has_state_sizes_ = has_state_sizes_ || has_state_sizes;
+  open_cost_ = cost_total;
+  state_total_ = size_total;
   const auto slot = static_cast<std::size_t>(interval_ % window_);
   values.for_each_block([&](std::size_t begin, std::span<const Key> ids) {
     constexpr std::size_t ahead = 12;
@@ -112,9 +125,11 @@ Snapshot KeyStats::close_interval() {
   }
   Snapshot out(std::move(ids), names_, std::move(costs), std::move(totals), interval_);
   ++interval_;
+  open_cost_ = 0;
   const auto oldest = static_cast<std::size_t>(interval_ % window_);
   std::vector<std::size_t> kept;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
+    state_total_ -= sizes_of(i)[oldest];
     sizes_of(i)[oldest] = 0;
     if (entries_[i].seen > interval_ - window_) kept.push_back(i);
   }
@@ -180,8 +195,14 @@ KeyStats KeyStats::from_bytes(std::string_view data) {
                                      from.varint("seen", static_cast<std::uint64_t>(
                                                              std::min(window, out.interval_ + 1) - 1)));
     out.entries_.push_back(entry);
-    for (std::int64_t s = 0; s < window; ++s)
+    out.open_cost_ += entry.cost;
+    Reader::check(!std::isinf(out.open_cost_), "cost", "a finite total");
+    for (std::int64_t s = 0; s < window; ++s) {
       out.sizes_.push_back(static_cast<StateSize>(from.varint("state size", kMaxCount)));
+      Reader::check(
+          !__builtin_add_overflow(out.state_total_, out.sizes_.back(), &out.state_total_),
+          "state size", "a total below 2^63");
+    }
   }
   from.end();
   out.rebuild_index(2 * n);

@@ -56,6 +56,8 @@ class KeyStats {
   double smoothing_;
   std::int64_t interval_ = 0;
   bool has_state_sizes_ = false;
+  Cost open_cost_ = 0;            // of all keys in the open interval
+  StateSize state_total_ = 0;     // of all keys over the window
   std::vector<Entry> entries_;      // by first sight
   ValueList names_;
   std::vector<StateSize> sizes_;    // window_ per entry, at interval mod window_

@@ -17,8 +17,12 @@ void Names::add_all(const Names& other) {
 std::string Names::encoded(Key id) const {
   if (const auto at = names_.find(id); at != names_.end()) return at->second;
   std::string out(1, '\1');
-  // Only an id of a text or composite key without a name gets here with other kinds: it names itself.
-  encode_value(name_from_id(self_naming(kinds_) ? kinds_ : Kinds{Kind::identity}, id), out);
+  if (self_naming(kinds_))
+    encode_value(name_from_id(kinds_, id), out);
+  else if (kinds_.size() == 1 && id == kSeed)
+    encode_value({}, out);  // a null that came before any text: nulls alone name themselves
+  else
+    encode_value({Kind::identity, static_cast<std::int64_t>(id)}, out);
   return out;
 }
 

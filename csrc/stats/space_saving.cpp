@@ -42,6 +42,7 @@ std::span<const std::int64_t> part(std::span<const std::int64_t> weights, std::s
 void SpaceSaving::observe(const Batch& values, std::span<const std::int64_t> weights,
                           bool weighted) {
   check_weights(weights, weighted, values.size(), counters_.total());
+  if (values.size() == 0) return;
   names_.expect(values.kinds(), "values");
   const bool named = !self_naming(names_.kinds());
   std::vector<FilteredCounters::Entered> entered;
@@ -121,6 +122,7 @@ void PairSpaceSaving::observe(const Batch& in_values, const Batch& out_values,
     throw std::invalid_argument("out_values: expected " + std::to_string(in_values.size()) +
                                 " of them, got " + std::to_string(out_values.size()));
   check_weights(weights, weighted, in_values.size(), counters_.total());
+  if (in_values.size() == 0) return;
   const Kinds in_kinds = unify(in_names_.kinds(), in_values.kinds(), "in_values");
   out_names_.expect(out_values.kinds(), "out_values");
   in_names_.expect(in_kinds, "in_values");
