@@ -40,6 +40,11 @@ Value name_from_id(const Kinds& kinds, Key key) noexcept {
   return {kind, unhash_int64(key)};
 }
 
+void check_ids(const Kinds& kinds, const std::vector<Key>& ids) {
+  if (kinds != Kinds{Kind::null}) return;
+  for (const Key id : ids) Reader::check(id == kSeed, "ids", "the id of null");
+}
+
 void encode_value(const Value& value, std::string& out) {
   Writer to;
   to.u8(static_cast<std::uint8_t>(value.kind));

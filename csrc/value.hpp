@@ -61,6 +61,8 @@ using Kinds = std::vector<Kind>;
   return kinds.size() == 1 && kinds[0] != Kind::text && kinds[0] != Kind::bytes;
 }
 [[nodiscard]] Value name_from_id(const Kinds& kinds, Key key) noexcept;
+// Throws FormatError where ids read from elsewhere cannot be of these kinds: only one id is a null.
+void check_ids(const Kinds& kinds, const std::vector<Key>& ids);
 
 void encode_value(const Value& value, std::string& out);
 // Appends the values of one encoding; false when it is not one.

@@ -40,6 +40,7 @@ void ValueList::write(Writer& to) const {
 
 ValueList ValueList::read(Reader& from, std::span<const Key> ids) {
   ValueList out(read_kinds(from));
+  check_ids(out.kinds_, {ids.begin(), ids.end()});
   if (!out.stored()) return out;
   std::vector<Value> values;
   for (const Key id : ids) {

@@ -144,11 +144,9 @@ class DynamicGrouping(Kernel):
 
     def shares(self) -> dict[Any, float]:
         """The share of the circle that each task owns."""
-        counts = np.bincount(self.owners)
-        return {
-            task: float(counts[number]) / self.owners.size if number < counts.size else 0.0
-            for task, number in ((task, self._id(task)) for task in self.tasks)
-        }
+        owned, counts = np.unique(self.owners, return_counts=True)
+        shares = dict(zip(owned.tolist(), (counts / self.owners.size).tolist(), strict=True))
+        return {task: shares.get(self._id(task), 0.0) for task in self.tasks}
 
     @property
     def bits(self) -> int:

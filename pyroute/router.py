@@ -254,7 +254,7 @@ class Router(Kernel):
             return cls._from_document(document)
         except _core.FormatError:
             raise
-        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        except (LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise _core.FormatError(f"text: expected a router, got {error!r}") from error
 
     @classmethod

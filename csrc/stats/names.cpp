@@ -46,6 +46,7 @@ void Names::write(Writer& to, std::vector<Key> ids) const {
 Names Names::read(Reader& from, const std::vector<Key>& allowed) {
   Names out;
   out.kinds_ = read_kinds(from);
+  check_ids(out.kinds_, allowed);
   if (self_naming(out.kinds_) || out.kinds_.empty()) return out;
   std::vector<Key> ids = allowed;
   std::sort(ids.begin(), ids.end());
