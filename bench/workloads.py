@@ -82,7 +82,7 @@ def drifting_zipf_keys(
 def service_times(n: int, seed: int = SEED) -> Floats:
     """Time per record: 0 to 64, as a skewed (exponential) draw, in whole 1/16."""
     random = np.random.default_rng(seed + 1)
-    times = np.floor(np.minimum(random.exponential(4.0, n), 64.0) * 16) / 16
+    times: Floats = np.floor(np.minimum(random.exponential(4.0, n), 64.0) * 16) / 16
     times.flags.writeable = False
     return times
 

@@ -352,13 +352,16 @@ std::vector<std::vector<Column>> columns_from_list(const py::object& source, con
 
 std::span<const Key> Keys::ids() {
   if (const auto whole = batch_.whole(); !whole.empty() || batch_.size() == 0) return whole;
-  ids_.resize(batch_.size());
+  std::unique_ptr<Key[]> ids(new Key[batch_.size()]);
   {
     py::gil_scoped_release nogil;
-    batch_.ids(0, ids_.size(), ids_.data());
+    batch_.ids(0, batch_.size(), ids.get());
   }
-  batch_.remember(ids_);
-  return ids_;
+  if (batch_.whole().empty()) {  // another thread may have been faster
+    ids_ = std::move(ids);
+    batch_.remember({ids_.get(), batch_.size()});
+  }
+  return batch_.whole();
 }
 
 namespace {

@@ -25,7 +25,7 @@ class Keys {
  private:
   Batch batch_;
   Holds holds_;
-  std::vector<Key> ids_;
+  std::unique_ptr<Key[]> ids_;  // not a vector: it would be zeroed first
 };
 
 // The chunks of one column. Throws py::type_error for what has no identity, naming `name`.

@@ -28,8 +28,10 @@ PYROUTE_AVX512 void hash_avx512(const std::int64_t* values, std::size_t count, K
   for (std::size_t i = 0; i < count; ++i) out[i] = hash_int64(values[i]);
 }
 
-// GCC 12 warns about its own _mm512_undefined (bug 105593).
+// GCC 12 warns about its own _mm512_undefined (bug 105593), and without optimisation about the casts in
+// its gather macros.
 #pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 

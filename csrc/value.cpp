@@ -41,8 +41,19 @@ Value name_from_id(const Kinds& kinds, Key key) noexcept {
 }
 
 void check_ids(const Kinds& kinds, const std::vector<Key>& ids) {
-  if (kinds != Kinds{Kind::null}) return;
-  for (const Key id : ids) Reader::check(id == kSeed, "ids", "the id of null");
+  if (kinds != Kinds{Kind::null} && kinds != Kinds{Kind::boolean}) return;
+  const bool boolean = kinds[0] == Kind::boolean;
+  for (const Key id : ids)
+    Reader::check(id == kSeed || (boolean && (id == hash_int64(0) || id == hash_int64(1))), "ids",
+                  "those of nulls and booleans");
+}
+
+std::optional<Key> hash_named(const Kinds& kinds, std::string_view encoded) {
+  std::vector<Value> values;
+  if (!decode_values(encoded, values) || values.size() != kinds.size()) return std::nullopt;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i].kind != Kind::null && values[i].kind != kinds[i]) return std::nullopt;
+  return hash_values(values);
 }
 
 void encode_value(const Value& value, std::string& out) {
@@ -69,6 +80,7 @@ bool decode_values(std::string_view encoded, std::vector<Value>& out) {
       else if (value.kind != Kind::null)
         value.number = from.i64();
       if (value.kind == Kind::identity && arity != 1) return false;
+      if (value.kind == Kind::boolean && value.number != 0 && value.number != 1) return false;
       out.push_back(value);
     }
     return from.left() == 0;
@@ -83,12 +95,6 @@ Key hash_values(const std::vector<Value>& values) noexcept {
   for (const Value& value : values)
     key = value.kind == Kind::null ? hash_null_mark(key) : value.hash(key);
   return key;
-}
-
-std::optional<Key> hash_encoded(std::string_view encoded) {
-  std::vector<Value> values;
-  if (!decode_values(encoded, values)) return std::nullopt;
-  return hash_values(values);
 }
 
 void write_kinds(Writer& to, const Kinds& kinds) {

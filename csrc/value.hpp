@@ -6,7 +6,7 @@
 // Encoding of a key's value, used to keep names beside ids and in every byte format:
 //   arity u8 (number of columns, 1 to 255), then per column: kind u8 and
 //   nothing (null) | 8 bytes (integer-like, identity) | varint size + bytes (text, bytes)
-// hash_encoded() gives the key of an encoding, so a name can be checked against its id.
+// hash_named() gives the key of an encoding, so a name can be checked against its id.
 //
 // Threads: plain values.
 #pragma once
@@ -61,14 +61,16 @@ using Kinds = std::vector<Kind>;
   return kinds.size() == 1 && kinds[0] != Kind::text && kinds[0] != Kind::bytes;
 }
 [[nodiscard]] Value name_from_id(const Kinds& kinds, Key key) noexcept;
-// Throws FormatError where ids read from elsewhere cannot be of these kinds: only one id is a null.
+// Throws FormatError where ids read from elsewhere cannot be of these kinds: there are few nulls and
+// booleans.
 void check_ids(const Kinds& kinds, const std::vector<Key>& ids);
 
 void encode_value(const Value& value, std::string& out);
 // Appends the values of one encoding; false when it is not one.
 [[nodiscard]] bool decode_values(std::string_view encoded, std::vector<Value>& out);
 [[nodiscard]] Key hash_values(const std::vector<Value>& values) noexcept;
-[[nodiscard]] std::optional<Key> hash_encoded(std::string_view encoded);
+// The key of an encoding read from elsewhere; nothing where it is none, or not of these kinds.
+[[nodiscard]] std::optional<Key> hash_named(const Kinds& kinds, std::string_view encoded);
 
 void write_kinds(Writer& to, const Kinds& kinds);
 [[nodiscard]] Kinds read_kinds(Reader& from);

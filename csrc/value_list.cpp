@@ -42,12 +42,9 @@ ValueList ValueList::read(Reader& from, std::span<const Key> ids) {
   ValueList out(read_kinds(from));
   check_ids(out.kinds_, {ids.begin(), ids.end()});
   if (!out.stored()) return out;
-  std::vector<Value> values;
   for (const Key id : ids) {
     const std::string_view encoded = from.sized("value");
-    values.clear();
-    Reader::check(decode_values(encoded, values) && hash_values(values) == id, "value",
-                  "the value of its key");
+    Reader::check(hash_named(out.kinds_, encoded) == id, "value", "the value of its key");
     out.push(encoded);
   }
   return out;

@@ -21,7 +21,7 @@ values = st.lists(st.integers(-50, 200), max_size=60)
 times = st.floats(0, 1e9)
 epsilons = st.sampled_from([3.0, 1.0, 0.3, 0.05, 0.01, 0.0006])
 deltas = st.sampled_from([0.9, 0.5, 0.3, 0.1, 0.02, 1e-3, 1e-6])
-seeds = st.integers(0, 2**63 - 1)
+seeds = st.integers(0, 2**64 - 1)
 records = st.lists(st.tuples(st.integers(-50, 200), times), max_size=60)
 UNIVERSE = list(range(-50, 220, 3))
 

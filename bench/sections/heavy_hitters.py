@@ -82,7 +82,7 @@ def run(scale: Scale) -> Section:
         "package, few",
         "package / pyroute",
         "recall",
-        "plain",
+        "recall, plain",
         "largest error / (N / capacity)",
     )
     name = "heavy hitters: batch against the datasketches package, per item"
@@ -264,10 +264,10 @@ def run_cpp(scale: Scale) -> Section:
         "plain",
         "blind",
         "recall",
-        "DataSketches",
-        "plain",
+        "recall, DataSketches",
+        "recall, plain",
         "MB",
-        "DataSketches",
+        "MB, DataSketches",
     )
     cases: dict[str, dict[str, dict[str, str]]] = {}
     for row in csv.DictReader(answer.stdout.splitlines(), delimiter="\t"):

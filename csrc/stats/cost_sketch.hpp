@@ -3,11 +3,13 @@
 // Definition. rows = ceil(log2(1 / delta)), columns = ceil(e / epsilon) (traps O2 to O4). A cell holds (F, W); an
 // observation (key, time) adds (1, time) to one cell of every row. The column in row i is
 // floor(bits_i * columns / 2^b), where bits_i is the i-th group of b bits, from the top, of
-// h_0, h_1, ...; h_0 = mix(key ^ mix(seed)), h_j+1 = mix(h_j + 0x9E3779B97F4A7C15), mix is the finisher
-// of XXH64, and b is 16 up to 4096 columns, else 32 (trap O17: separate bits of one hash).
+// h_0, h_1, ...; h_0 = fold((key ^ mix(seed)) * 0x9E3779B97F4A7C15), h_j+1 = fold((h_j ^ mix(seed + j + 1)) *
+// 0x9E3779B97F4A7C15); fold is the high half of the 128-bit product xor its low half, mix the finisher
+// of XXH64, sums are modulo 2^64, and b is 16 up to 4096 columns, else 32 (trap O17: separate bits of one hash).
 //   frequency(key)  the least F over the rows, rounded up
 //   time(key)       the least W over the rows
-//   mean_time(key)  W / F in the row of least F (the first of equals); total W / total F where F is 0
+//   mean_time(key)  W / F in the row of least F (the first of equals); total W / total F where F is 0,
+//                   the totals being the sums over the first row, which every observation meets once
 //
 // Guarantees, each a test of that name in tests/test_cost_sketch.py, for N observations of total time T:
 //   never_under     true <= frequency and true <= time (time up to the rounding of its additions,
@@ -48,8 +50,8 @@ class CostSketch {
   [[nodiscard]] double epsilon() const noexcept { return epsilon_; }
   [[nodiscard]] double delta() const noexcept { return delta_; }
   [[nodiscard]] std::uint64_t seed() const noexcept { return seed_; }
-  [[nodiscard]] double total_frequency() const noexcept { return total_.frequency; }
-  [[nodiscard]] double total_time() const noexcept { return total_.time; }
+  [[nodiscard]] double total_frequency() const noexcept { return total().frequency; }
+  [[nodiscard]] double total_time() const noexcept { return total().time; }
   [[nodiscard]] bool operator==(const CostSketch& other) const;
 
   [[nodiscard]] std::string to_bytes() const;
@@ -61,6 +63,7 @@ class CostSketch {
     double time = 0;
     [[nodiscard]] bool operator==(const Cell&) const = default;
   };
+  [[nodiscard]] Cell total() const noexcept;
   // body(row, cell index) for each row of a key. kRows: the number of rows where known, else 0.
   template <std::size_t kRows, class Body>
   void for_each_cell(Key key, Body&& body) const;
@@ -72,10 +75,10 @@ class CostSketch {
   void estimate(const Batch& values, Put&& put) const;
 
   double epsilon_, delta_;
-  std::uint64_t seed_, mixed_seed_;
+  std::uint64_t seed_;
+  std::vector<std::uint64_t> mixed_seeds_;  // mix(seed + j) for each hash that the rows need
   std::size_t rows_, columns_;
   bool wide_;  // 32 bits of hash per row instead of 16
-  Cell total_;
   std::vector<Cell> cells_;  // row after row
 };
 

@@ -19,7 +19,8 @@
 // Guarantees, for N = total weight, each a test of that name in tests/test_space_saving.py:
 //   never_under   count - error <= true <= count for a monitored id; true <= its cell for others
 //   error_bound   error <= floor, every cell <= floor, and floor <= N / capacity
-//   merge_bound   the same after merge(), N / capacity summed over both
+//   merge_bound   the same after merge(), with floor <= N1 / c1 + N2 / min(c1, c2) for totals N and
+//                 capacities c of the two
 //   decay_bound   decay(f) keeps never_under for f times the true counts; it rounds up, so each
 //                 call may add 1 to floor beyond f * N / capacity
 //   any_weights   all of this for any weights

@@ -52,12 +52,9 @@ Names Names::read(Reader& from, const std::vector<Key>& allowed) {
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   Reader::check(from.count("names", 2) == ids.size(), "names", "one for each key");
-  std::vector<Value> values;
   for (const Key id : ids) {
     const std::string_view name = from.sized("name");
-    values.clear();
-    Reader::check(decode_values(name, values) && hash_values(values) == id, "name",
-                  "the value of its key");
+    Reader::check(hash_named(out.kinds_, name) == id, "name", "the value of its key");
     out.names_.emplace(id, name);
   }
   return out;

@@ -1,5 +1,6 @@
 """Twin of csrc/stats/cost_sketch.hpp: dual Count-Min."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 
@@ -15,13 +16,19 @@ def mix(h: int) -> int:
     return h ^ h >> 32
 
 
+def fold(h: int) -> int:
+    """Return the high half of the product with the constant, xor its low half."""
+    product = h * GOLDEN
+    return product >> 64 ^ product & MASK
+
+
 def hash_groups(key: int, seed: int, bits: int) -> Iterator[int]:
     """Yield group after group of bits, from the top, of h_0, h_1, and so on."""
-    h = mix(key ^ mix(seed))
-    while True:
+    h = key
+    for j in itertools.count():
+        h = fold(h ^ mix((seed + j) & MASK))
         for shift in range(64 - bits, -1, -bits):
             yield h >> shift & (1 << bits) - 1
-        h = mix((h + GOLDEN) & MASK)
 
 
 class CostSketch:
