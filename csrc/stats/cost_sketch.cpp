@@ -6,19 +6,39 @@
 #include <stdexcept>
 
 #include "branchless.hpp"
+#include "simd.hpp"
 
 namespace pyroute {
 namespace {
 
-// The product of 64 bits each, folded to 64.
-inline std::uint64_t fold(std::uint64_t value) noexcept {
-  __extension__ typedef unsigned __int128 Wide;
-  const Wide product = static_cast<Wide>(value) * 0x9E3779B97F4A7C15u;
-  return static_cast<std::uint64_t>(product >> 64) ^ static_cast<std::uint64_t>(product);
+inline std::uint64_t spread(std::uint64_t value) noexcept {
+  const std::uint64_t product = value * 0x9E3779B97F4A7C15u;
+  return product ^ product >> 32;
 }
 
 constexpr std::size_t kNarrowColumns = 4096;
 constexpr std::size_t kMostCells = std::size_t{1} << 28;
+
+// The compiler vectorises it where the target multiplies 64 bits.
+[[gnu::always_inline]] inline void quads_loop(const Key* ids, std::size_t n, std::uint64_t seed,
+                                              std::uint64_t columns, std::uint32_t* to) noexcept {
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint64_t hash = spread(ids[i] ^ seed);
+    to[i] = static_cast<std::uint32_t>((hash >> 48) * columns >> 16);
+    to[i + kBlock] = static_cast<std::uint32_t>(((hash >> 32 & 0xffff) * columns >> 16) + columns);
+    to[i + 2 * kBlock] =
+        static_cast<std::uint32_t>(((hash >> 16 & 0xffff) * columns >> 16) + 2 * columns);
+    to[i + 3 * kBlock] =
+        static_cast<std::uint32_t>(((hash & 0xffff) * columns >> 16) + 3 * columns);
+  }
+}
+
+#if PYROUTE_X86
+PYROUTE_AVX512 void quads_avx512(const Key* ids, std::size_t n, std::uint64_t seed,
+                                 std::uint64_t columns, std::uint32_t* to) noexcept {
+  quads_loop(ids, n, seed, columns, to);
+}
+#endif
 
 }  // namespace
 
@@ -51,34 +71,51 @@ CostSketch::Cell CostSketch::total() const noexcept {
   return out;
 }
 
-template <std::size_t kRows, class Body>
+template <class Body>
 [[gnu::always_inline]] inline void CostSketch::for_each_cell(Key key, Body&& body) const {
-  const std::size_t rows = kRows > 0 ? kRows : rows_;
-  std::uint64_t hash = fold(key ^ mixed_seeds_[0]);
-  const unsigned bits = kRows > 0 || !wide_ ? 16 : 32;  // known row counts have narrow rows
+  std::uint64_t hash = spread(key ^ mixed_seeds_[0]);
+  const unsigned bits = wide_ ? 32 : 16;
   unsigned used = 0;
   std::size_t next = 1;
-  for (std::size_t row = 0; row < rows; ++row) {
+  for (std::size_t row = 0; row < rows_; ++row) {
     if (used == 64) {
-      hash = fold(hash ^ mixed_seeds_[next++]);
+      hash = spread(hash ^ mixed_seeds_[next++]);
       used = 0;
     }
     const std::uint64_t part = hash << used >> (64 - bits);
     used += bits;
-    body(row, row * columns_ + static_cast<std::size_t>(part * columns_ >> bits));
+    body(row * columns_ + static_cast<std::size_t>(part * columns_ >> bits));
   }
 }
 
-template <std::size_t kRows>
-void CostSketch::observe_block(std::span<const Key> ids, const double* times) noexcept {
-  Cell* const cells = cells_.data();
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    const double time = times[i];
-    for_each_cell<kRows>(ids[i], [&](std::size_t, std::size_t at) {
-      cells[at].frequency += 1;
-      cells[at].time += time;
-    });
-  }
+void CostSketch::quads(std::span<const Key> ids, std::uint32_t* to) const noexcept {
+#if PYROUTE_X86
+  if (simd() == Simd::avx512)
+    return quads_avx512(ids.data(), ids.size(), mixed_seeds_[0], columns_, to);
+#endif
+  quads_loop(ids.data(), ids.size(), mixed_seeds_[0], columns_, to);
+}
+
+// body(row of the batch, each), where each(f) calls f(cell index) for every row of the sketch.
+template <class Body>
+[[gnu::always_inline]] inline void CostSketch::for_each_key(const Batch& values,
+                                                            Body&& body) const {
+  values.for_each_block([&](std::size_t begin, std::span<const Key> ids) {
+    if (!has_quads()) {
+      for (std::size_t i = 0; i < ids.size(); ++i)
+        body(begin + i, [&](auto&& f) { for_each_cell(ids[i], f); });
+      return;
+    }
+    std::uint32_t at[4 * kBlock];
+    quads(ids, at);
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      body(begin + i, [&](auto&& f) __attribute__((always_inline)) {
+        f(at[i]);
+        f(at[i + kBlock]);
+        f(at[i + 2 * kBlock]);
+        f(at[i + 3 * kBlock]);
+      });
+  });
 }
 
 void CostSketch::observe(const Batch& values, std::span<const double> times) {
@@ -100,69 +137,66 @@ void CostSketch::observe(const Batch& values, std::span<const double> times) {
     if (std::isinf(sum))
       throw std::invalid_argument("times: expected a finite total, got more than a double holds");
   }
-  values.for_each_block([&](std::size_t begin, std::span<const Key> ids) {
-    if (rows_ == 4 && !wide_)
-      observe_block<4>(ids, times.data() + begin);
-    else
-      observe_block<0>(ids, times.data() + begin);
+  // One addition of 16 bytes per cell.
+  using Both [[gnu::vector_size(16), gnu::may_alias]] = double;
+  static_assert(sizeof(Both) == sizeof(Cell));
+  Both* const cells = reinterpret_cast<Both*>(cells_.data());
+  for_each_key(values, [&](std::size_t row, auto&& each) __attribute__((always_inline)) {
+    const Both more = {1, times[row]};
+    each([&](std::size_t at) __attribute__((always_inline)) { cells[at] += more; });
   });
 }
 
-// The cell of least F per key, without a branch: F and W of the best row so far are selected together.
-template <std::size_t kRows>
-void CostSketch::least(std::span<const Key> ids, Cell* out) const noexcept {
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    std::size_t best = 0;
-    std::uint64_t frequency = ~std::uint64_t{0};  // bits: they order like the numbers
-    for_each_cell<kRows>(ids[i], [&](std::size_t, std::size_t at) {
-      const auto f = std::bit_cast<std::uint64_t>(cells_[at].frequency);
-      const std::uint64_t less = ones_if(f < frequency);
-      best ^= (best ^ at) & less;
-      frequency ^= (frequency ^ f) & less;
-    });
-    out[i] = cells_[best];
+namespace {
+
+// The cell of least F, the first of equals: its index, without a branch.
+struct Least {
+  std::size_t at = 0;
+  std::uint64_t frequency = ~std::uint64_t{0};  // as bits, which order like the numbers
+
+  [[gnu::always_inline]] void look(std::size_t index, double f) noexcept {
+    const auto bits = std::bit_cast<std::uint64_t>(f);
+    const std::uint64_t less = ones_if(bits < frequency);
+    at ^= (at ^ index) & less;
+    frequency ^= (frequency ^ bits) & less;
   }
-}
+};
 
-template <class Put>
-void CostSketch::estimate(const Batch& values, Put&& put) const {
-  Cell found[kBlock];
-  values.for_each_block([&](std::size_t begin, std::span<const Key> ids) {
-    if (rows_ == 4 && !wide_)
-      least<4>(ids, found);
-    else
-      least<0>(ids, found);
-    for (std::size_t i = 0; i < ids.size(); ++i) put(begin + i, found[i]);
-  });
-}
+}  // namespace
 
 void CostSketch::frequency(const Batch& values, std::span<std::int64_t> out) const {
-  estimate(values, [&](std::size_t row, const Cell& cell) {
-    const auto whole = static_cast<std::int64_t>(cell.frequency);
-    out[row] = whole + (static_cast<double>(whole) < cell.frequency ? 1 : 0);
+  const Cell* const cells = cells_.data();
+  for_each_key(values, [&](std::size_t row, auto&& each) __attribute__((always_inline)) {
+    double least = std::numeric_limits<double>::infinity();
+    each([&](std::size_t at) __attribute__((always_inline)) {
+      least = std::min(least, cells[at].frequency);
+    });
+    const auto whole = static_cast<std::int64_t>(least);
+    out[row] = whole + (static_cast<double>(whole) < least ? 1 : 0);
   });
 }
 
 void CostSketch::time(const Batch& values, std::span<double> out) const {
-  const auto least_time = [&]<std::size_t kRows>(std::size_t begin, std::span<const Key> ids) {
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      double time = std::numeric_limits<double>::infinity();
-      for_each_cell<kRows>(ids[i], [&](std::size_t, std::size_t at) {
-        time = std::min(time, cells_[at].time);
-      });
-      out[begin + i] = time;
-    }
-  };
-  values.for_each_block([&](std::size_t begin, std::span<const Key> ids) {
-    rows_ == 4 && !wide_ ? least_time.operator()<4>(begin, ids)
-                         : least_time.operator()<0>(begin, ids);
+  const Cell* const cells = cells_.data();
+  for_each_key(values, [&](std::size_t row, auto&& each) __attribute__((always_inline)) {
+    double least = std::numeric_limits<double>::infinity();
+    each([&](std::size_t at) __attribute__((always_inline)) {
+      least = std::min(least, cells[at].time);
+    });
+    out[row] = least;
   });
 }
 
 void CostSketch::mean_time(const Batch& values, std::span<double> out) const {
   const Cell all = total();
   const double overall = all.frequency > 0 ? all.time / all.frequency : 0;
-  estimate(values, [&](std::size_t row, const Cell& cell) {
+  const Cell* const cells = cells_.data();
+  for_each_key(values, [&](std::size_t row, auto&& each) __attribute__((always_inline)) {
+    Least least;
+    each([&](std::size_t at) __attribute__((always_inline)) {
+      least.look(at, cells[at].frequency);
+    });
+    const Cell& cell = cells[least.at];
     out[row] = cell.frequency > 0 ? cell.time / cell.frequency : overall;
   });
 }

@@ -3,9 +3,9 @@
 // Definition. rows = ceil(log2(1 / delta)), columns = ceil(e / epsilon) (traps O2 to O4). A cell holds (F, W); an
 // observation (key, time) adds (1, time) to one cell of every row. The column in row i is
 // floor(bits_i * columns / 2^b), where bits_i is the i-th group of b bits, from the top, of
-// h_0, h_1, ...; h_0 = fold((key ^ mix(seed)) * 0x9E3779B97F4A7C15), h_j+1 = fold((h_j ^ mix(seed + j + 1)) *
-// 0x9E3779B97F4A7C15); fold is the high half of the 128-bit product xor its low half, mix the finisher
-// of XXH64, sums are modulo 2^64, and b is 16 up to 4096 columns, else 32 (trap O17: separate bits of one hash).
+// h_0, h_1, ...; h_0 = spread(key ^ mix(seed)), h_j+1 = spread(h_j ^ mix(seed + j + 1)), where spread(x) = p ^ (p >> 32)
+// with p = x * 0x9E3779B97F4A7C15, mix is the finisher of XXH64, all modulo 2^64, and b is 16 up to 4096
+// columns, else 32 (trap O17: separate bits of one hash; keys are hashes already, so one multiplication will do).
 //   frequency(key)  the least F over the rows, rounded up
 //   time(key)       the least W over the rows
 //   mean_time(key)  W / F in the row of least F (the first of equals); total W / total F where F is 0,
@@ -64,15 +64,15 @@ class CostSketch {
     [[nodiscard]] bool operator==(const Cell&) const = default;
   };
   [[nodiscard]] Cell total() const noexcept;
-  // body(row, cell index) for each row of a key. kRows: the number of rows where known, else 0.
-  template <std::size_t kRows, class Body>
+  // body(cell index) for each row of a key.
+  template <class Body>
   void for_each_cell(Key key, Body&& body) const;
-  template <std::size_t kRows>
-  void observe_block(std::span<const Key> ids, const double* times) noexcept;
-  template <std::size_t kRows>
-  void least(std::span<const Key> ids, Cell* out) const noexcept;
-  template <class Put>
-  void estimate(const Batch& values, Put&& put) const;
+  // body(position in the batch, the four or more cell indices of its key).
+  template <class Body>
+  void for_each_key(const Batch& values, Body&& body) const;
+  // The cells of keys in a sketch of four narrow rows, the default: quads[4 * i + row].
+  void quads(std::span<const Key> ids, std::uint32_t* quads) const noexcept;
+  [[nodiscard]] bool has_quads() const noexcept { return rows_ == 4 && !wide_; }
 
   double epsilon_, delta_;
   std::uint64_t seed_;

@@ -16,17 +16,16 @@ def mix(h: int) -> int:
     return h ^ h >> 32
 
 
-def fold(h: int) -> int:
-    """Return the high half of the product with the constant, xor its low half."""
-    product = h * GOLDEN
-    return product >> 64 ^ product & MASK
+def spread(x: int) -> int:
+    product = x * GOLDEN & MASK
+    return product ^ product >> 32
 
 
 def hash_groups(key: int, seed: int, bits: int) -> Iterator[int]:
     """Yield group after group of bits, from the top, of h_0, h_1, and so on."""
     h = key
     for j in itertools.count():
-        h = fold(h ^ mix((seed + j) & MASK))
+        h = spread(h ^ mix((seed + j) & MASK))
         for shift in range(64 - bits, -1, -bits):
             yield h >> shift & (1 << bits) - 1
 
@@ -40,7 +39,15 @@ class CostSketch:
         self.bits = 16 if self.columns <= 4096 else 32
         self.seed = seed
         self.cells = [[[0.0, 0.0] for _ in range(self.columns)] for _ in range(self.rows)]
-        self.total = [0.0, 0.0]
+
+    @property
+    def total(self) -> list[float]:
+        """F and W of everything: the sums over the first row, from the left."""
+        total = [0.0, 0.0]
+        for f, w in self.cells[0]:
+            total[0] += f
+            total[1] += w
+        return total
 
     def column_indices(self, key: int) -> list[int]:
         groups = hash_groups(key, self.seed, self.bits)
@@ -51,7 +58,7 @@ class CostSketch:
 
     def observe(self, keys: Iterable[int], times: Iterable[float]) -> None:
         for key, time in zip(keys, times, strict=True):
-            for cell in [*self.cells_of(key), self.total]:
+            for cell in self.cells_of(key):
                 cell[0] += 1
                 cell[1] += time
 
