@@ -11,11 +11,6 @@
 namespace pyroute {
 namespace {
 
-inline std::uint64_t spread(std::uint64_t value) noexcept {
-  const std::uint64_t product = value * 0x9E3779B97F4A7C15u;
-  return product ^ product >> 32;
-}
-
 constexpr std::size_t kNarrowColumns = 4096;
 constexpr std::size_t kMostCells = std::size_t{1} << 28;
 
@@ -23,7 +18,7 @@ constexpr std::size_t kMostCells = std::size_t{1} << 28;
 [[gnu::always_inline]] inline void quads_loop(const Key* ids, std::size_t n, std::uint64_t seed,
                                               std::uint64_t columns, std::uint32_t* to) noexcept {
   for (std::size_t i = 0; i < n; ++i) {
-    const std::uint64_t hash = spread(ids[i] ^ seed);
+    const std::uint64_t hash = xx::finish(ids[i] ^ seed);
     to[i] = static_cast<std::uint32_t>((hash >> 48) * columns >> 16);
     to[i + kBlock] = static_cast<std::uint32_t>(((hash >> 32 & 0xffff) * columns >> 16) + columns);
     to[i + 2 * kBlock] =
@@ -73,13 +68,13 @@ CostSketch::Cell CostSketch::total() const noexcept {
 
 template <class Body>
 [[gnu::always_inline]] inline void CostSketch::for_each_cell(Key key, Body&& body) const {
-  std::uint64_t hash = spread(key ^ mixed_seeds_[0]);
+  std::uint64_t hash = xx::finish(key ^ mixed_seeds_[0]);
   const unsigned bits = wide_ ? 32 : 16;
   unsigned used = 0;
   std::size_t next = 1;
   for (std::size_t row = 0; row < rows_; ++row) {
     if (used == 64) {
-      hash = spread(hash ^ mixed_seeds_[next++]);
+      hash = xx::finish(hash ^ mixed_seeds_[next++]);
       used = 0;
     }
     const std::uint64_t part = hash << used >> (64 - bits);

@@ -3,9 +3,8 @@
 // Definition. rows = ceil(log2(1 / delta)), columns = ceil(e / epsilon) (traps O2 to O4). A cell holds (F, W); an
 // observation (key, time) adds (1, time) to one cell of every row. The column in row i is
 // floor(bits_i * columns / 2^b), where bits_i is the i-th group of b bits, from the top, of
-// h_0, h_1, ...; h_0 = spread(key ^ mix(seed)), h_j+1 = spread(h_j ^ mix(seed + j + 1)), where spread(x) = p ^ (p >> 32)
-// with p = x * 0x9E3779B97F4A7C15, mix is the finisher of XXH64, all modulo 2^64, and b is 16 up to 4096
-// columns, else 32 (trap O17: separate bits of one hash; keys are hashes already, so one multiplication will do).
+// h_0, h_1, ...; h_0 = mix(key ^ mix(seed)), h_j+1 = mix(h_j ^ mix(seed + j + 1 modulo 2^64)), mix is the finisher of
+// XXH64, and b is 16 up to 4096 columns, else 32 (trap O17: separate bits of one hash).
 //   frequency(key)  the least F over the rows, rounded up
 //   time(key)       the least W over the rows
 //   mean_time(key)  W / F in the row of least F (the first of equals); total W / total F where F is 0,

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 
 from reference.keys import MASK, P2, P3
 
-GOLDEN = 0x9E3779B97F4A7C15
-
 
 def mix(h: int) -> int:
     """Return the finisher of XXH64."""
@@ -16,16 +14,11 @@ def mix(h: int) -> int:
     return h ^ h >> 32
 
 
-def spread(x: int) -> int:
-    product = x * GOLDEN & MASK
-    return product ^ product >> 32
-
-
 def hash_groups(key: int, seed: int, bits: int) -> Iterator[int]:
     """Yield group after group of bits, from the top, of h_0, h_1, and so on."""
     h = key
     for j in itertools.count():
-        h = spread(h ^ mix((seed + j) & MASK))
+        h = mix(h ^ mix((seed + j) & MASK))
         for shift in range(64 - bits, -1, -bits):
             yield h >> shift & (1 << bits) - 1
 
