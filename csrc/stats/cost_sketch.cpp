@@ -5,7 +5,6 @@
 #include <limits>
 #include <stdexcept>
 
-#include "branchless.hpp"
 #include "simd.hpp"
 
 namespace pyroute {
@@ -25,6 +24,23 @@ constexpr std::size_t kMostCells = std::size_t{1} << 28;
         static_cast<std::uint32_t>(((hash >> 16 & 0xffff) * columns >> 16) + 2 * columns);
     to[i + 3 * kBlock] =
         static_cast<std::uint32_t>(((hash & 0xffff) * columns >> 16) + 3 * columns);
+  }
+}
+
+// W / F in the row of least F for each key of a block; cells are pairs F, W.
+void means(const std::uint32_t* at, std::size_t n, const double* cells, double overall,
+           double* out) noexcept {
+  for (std::size_t i = 0; i < n; ++i) {
+    std::uint32_t best = at[i];
+    double least = cells[2 * std::size_t{best}];
+    for (std::size_t row = 1; row < 4; ++row) {
+      const std::uint32_t next = at[i + row * kBlock];
+      const double f = cells[2 * std::size_t{next}];
+      best = f < least ? next : best;
+      least = f < least ? f : least;
+    }
+    const double mean = cells[2 * std::size_t{best} + 1] / least;
+    out[i] = least > 0 ? mean : overall;
   }
 }
 
@@ -142,23 +158,6 @@ void CostSketch::observe(const Batch& values, std::span<const double> times) {
   });
 }
 
-namespace {
-
-// The cell of least F, the first of equals: its index, without a branch.
-struct Least {
-  std::size_t at = 0;
-  std::uint64_t frequency = ~std::uint64_t{0};  // as bits, which order like the numbers
-
-  [[gnu::always_inline]] void look(std::size_t index, double f) noexcept {
-    const auto bits = std::bit_cast<std::uint64_t>(f);
-    const std::uint64_t less = ones_if(bits < frequency);
-    at ^= (at ^ index) & less;
-    frequency ^= (frequency ^ bits) & less;
-  }
-};
-
-}  // namespace
-
 void CostSketch::frequency(const Batch& values, std::span<std::int64_t> out) const {
   const Cell* const cells = cells_.data();
   for_each_key(values, [&](std::size_t row, auto&& each) __attribute__((always_inline)) {
@@ -186,13 +185,18 @@ void CostSketch::mean_time(const Batch& values, std::span<double> out) const {
   const Cell all = total();
   const double overall = all.frequency > 0 ? all.time / all.frequency : 0;
   const Cell* const cells = cells_.data();
-  for_each_key(values, [&](std::size_t row, auto&& each) __attribute__((always_inline)) {
-    Least least;
-    each([&](std::size_t at) __attribute__((always_inline)) {
-      least.look(at, cells[at].frequency);
+  if (has_quads()) {
+    values.for_each_block([&](std::size_t begin, std::span<const Key> ids) {
+      std::uint32_t at[4 * kBlock];
+      quads(ids, at);
+      means(at, ids.size(), &cells->frequency, overall, out.data() + begin);
     });
-    const Cell& cell = cells[least.at];
-    out[row] = cell.frequency > 0 ? cell.time / cell.frequency : overall;
+    return;
+  }
+  for_each_key(values, [&](std::size_t row, auto&& each) {
+    Cell least{std::numeric_limits<double>::infinity(), 0};
+    each([&](std::size_t at) { least = cells[at].frequency < least.frequency ? cells[at] : least; });
+    out[row] = least.frequency > 0 ? least.time / least.frequency : overall;
   });
 }
 
