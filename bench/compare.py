@@ -17,6 +17,7 @@ from bench.report import Section, goals_table, surroundings
 from bench.sections import cost_sketch, growth, heavy_hitters, memory, one_record, ring, router
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
+TRIED = Path(__file__).with_name("TRIED.md")
 ABOUT = (
     "Written by the command below. Only ratios within one run mean something: machines are shared,"
     " and absolute figures are context."
@@ -74,6 +75,7 @@ def main() -> None:
         lines += [f"- took {minutes:.0f} minutes", "", READING, "", "## Goals", "", *goals.lines()]
         for section in sections:
             lines += ["", *section.lines()]
+        lines += ["", *TRIED.read_text().splitlines()]
         output.write_text("\n".join(lines) + "\n")
         print(f"\nwritten: {output.name}")
 

@@ -52,7 +52,8 @@ template <class T>
   return py::array(static_cast<py::ssize_t>(data.size()), data.data());
 }
 
-// A mutable kernel with its lock. Order: release the GIL first, then lock; the other order deadlocks.
+// A mutable kernel with its lock. Order: release the GIL first, then lock; the other order
+// deadlocks.
 template <class K>
 struct Locked {
   template <class... Args>

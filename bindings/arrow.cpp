@@ -1,4 +1,5 @@
-// Arrow arrays through the PyCapsule interface (Arrow C data interface): buffers are borrowed, never copied.
+// Arrow arrays through the PyCapsule interface (Arrow C data interface): buffers are borrowed,
+// never copied.
 #include <charconv>
 #include <cstring>
 
@@ -62,7 +63,8 @@ template <class T>
 std::shared_ptr<Owned<T>> take(const py::handle& capsule, const char* name) {
   auto* pointer = static_cast<T*>(PyCapsule_GetPointer(capsule.ptr(), name));
   if (pointer == nullptr) throw py::error_already_set();
-  if (pointer->release == nullptr) throw py::value_error("values: expected a live Arrow capsule, got a used one");
+  if (pointer->release == nullptr)
+    throw py::value_error("values: expected a live Arrow capsule, got a used one");
   return std::make_shared<Owned<T>>(pointer);
 }
 
@@ -125,10 +127,14 @@ Type decimal_type(const char* name, std::string_view format) {
 
 Type timestamp_type(std::string_view format) {
   switch (format[2]) {
-    case 's': return {Kind::timestamp, Layout::i64, Scale::times1000000};
-    case 'm': return {Kind::timestamp, Layout::i64, Scale::times1000};
-    case 'u': return {Kind::timestamp, Layout::i64};
-    default: return {Kind::timestamp, Layout::i64, Scale::exact_div1000};
+    case 's':
+      return {Kind::timestamp, Layout::i64, Scale::times1000000};
+    case 'm':
+      return {Kind::timestamp, Layout::i64, Scale::times1000};
+    case 'u':
+      return {Kind::timestamp, Layout::i64};
+    default:
+      return {Kind::timestamp, Layout::i64, Scale::exact_div1000};
   }
 }
 
@@ -136,27 +142,44 @@ Type type_of(const char* name, const ArrowSchema& schema) {
   const std::string_view format = schema.format;
   if (const std::string extension = metadata_of(schema.metadata, "ARROW:extension:name");
       !extension.empty() && extension != "arrow.uuid" && extension != "arrow.json")
-    refuse(name, "extension type " + extension, "what identifies its values is not known: pass its storage");
+    refuse(name, "extension type " + extension,
+           "what identifies its values is not known: pass its storage");
   if (format.size() == 1) {
     switch (format[0]) {
-      case 'n': return {};
-      case 'b': return {Kind::boolean, Layout::bits};
-      case 'c': return {Kind::integer, Layout::i8};
-      case 's': return {Kind::integer, Layout::i16};
-      case 'i': return {Kind::integer, Layout::i32};
-      case 'l': return {Kind::integer, Layout::i64};
-      case 'C': return {Kind::integer, Layout::u8};
-      case 'S': return {Kind::integer, Layout::u16};
-      case 'I': return {Kind::integer, Layout::u32};
-      case 'L': return {Kind::integer, Layout::u64};
-      case 'u': return {Kind::text, Layout::offsets32};
-      case 'U': return {Kind::text, Layout::offsets64};
-      case 'z': return {Kind::bytes, Layout::offsets32};
-      case 'Z': return {Kind::bytes, Layout::offsets64};
+      case 'n':
+        return {};
+      case 'b':
+        return {Kind::boolean, Layout::bits};
+      case 'c':
+        return {Kind::integer, Layout::i8};
+      case 's':
+        return {Kind::integer, Layout::i16};
+      case 'i':
+        return {Kind::integer, Layout::i32};
+      case 'l':
+        return {Kind::integer, Layout::i64};
+      case 'C':
+        return {Kind::integer, Layout::u8};
+      case 'S':
+        return {Kind::integer, Layout::u16};
+      case 'I':
+        return {Kind::integer, Layout::u32};
+      case 'L':
+        return {Kind::integer, Layout::u64};
+      case 'u':
+        return {Kind::text, Layout::offsets32};
+      case 'U':
+        return {Kind::text, Layout::offsets64};
+      case 'z':
+        return {Kind::bytes, Layout::offsets32};
+      case 'Z':
+        return {Kind::bytes, Layout::offsets64};
       case 'e':
       case 'f':
-      case 'g': refuse(name, "floating point", "0.1 + 0.2 is not 0.3: cast it to an integer or to text");
-      default: break;
+      case 'g':
+        refuse(name, "floating point", "0.1 + 0.2 is not 0.3: cast it to an integer or to text");
+      default:
+        break;
     }
   }
   if (format == "vu") return {Kind::text, Layout::views};
@@ -169,7 +192,8 @@ Type type_of(const char* name, const ArrowSchema& schema) {
   if (format.starts_with("+s")) refuse(name, "struct", "pass its fields as columns: pr.keys(a, b)");
   if (format.starts_with("+m")) refuse(name, "map", "pass the entries that identify the key");
   if (format.starts_with("+r")) refuse(name, "run-end encoded", "decode it first");
-  if (format.starts_with("+")) refuse(name, "list or union", "pass the elements that identify the key");
+  if (format.starts_with("+"))
+    refuse(name, "list or union", "pass the elements that identify the key");
   refuse(name, "type " + std::string(format), "cast it to an integer or to text first");
 }
 

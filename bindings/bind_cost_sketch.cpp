@@ -37,11 +37,11 @@ void bind_cost_sketch(py::module_& m) {
       .def_property_readonly("epsilon", [](const C& self) { return self.kernel.epsilon(); })
       .def_property_readonly("delta", [](const C& self) { return self.kernel.delta(); })
       .def_property_readonly("seed", [](const C& self) { return self.kernel.seed(); })
-      .def_property_readonly("total_frequency",
-                             [](const C& self) {
-                               return self.with(
-                                   [](const CostSketch& k) { return k.total_frequency(); });
-                             })
+      .def_property_readonly(
+          "total_frequency",
+          [](const C& self) {
+            return self.with([](const CostSketch& k) { return k.total_frequency(); });
+          })
       .def_property_readonly("total_time", [](const C& self) {
         return self.with([](const CostSketch& k) { return k.total_time(); });
       });

@@ -12,12 +12,6 @@ std::span<const T> view_or_none(const std::optional<Array<T>>& array) {
   return array ? view(*array) : std::span<const T>();
 }
 
-py::list names_of(std::span<const Key> ids, const ValueList& names) {
-  py::list out(ids.size());
-  for (std::size_t i = 0; i < ids.size(); ++i) out[i] = to_python(names.encoded(i, ids[i]));
-  return out;
-}
-
 }  // namespace
 
 void bind_key_stats(py::module_& m) {
@@ -39,10 +33,9 @@ void bind_key_stats(py::module_& m) {
            }),
            "values"_a, "costs"_a, "state_sizes"_a.none(true), "background"_a, "interval"_a)
       .def("values", [](const Snapshot& self) { return names_of(self.ids(), self.names()); })
-      .def_property_readonly("ids",
-                             [](const py::object& self) {
-                               return readonly(self.cast<const Snapshot&>().ids(), self);
-                             })
+      .def_property_readonly(
+          "ids",
+          [](const py::object& self) { return readonly(self.cast<const Snapshot&>().ids(), self); })
       .def_property_readonly("costs",
                              [](const py::object& self) {
                                return readonly(self.cast<const Snapshot&>().costs(), self);
@@ -60,12 +53,13 @@ void bind_key_stats(py::module_& m) {
                              })
       .def_property_readonly("interval", &Snapshot::interval)
       .def("__len__", [](const Snapshot& self) { return self.ids().size(); })
-      .def("equals", [](const Snapshot& self, const Snapshot& other) { return self == other; },
-           "other"_a, py::pos_only())
+      .def(
+          "equals", [](const Snapshot& self, const Snapshot& other) { return self == other; },
+          "other"_a, py::pos_only())
       .def("to_bytes", [](const Snapshot& self) { return py::bytes(self.to_bytes()); })
-      .def_static("from_bytes",
-                  [](const py::bytes& data) { return Snapshot::from_bytes(view(data)); },
-                  "data"_a, py::pos_only());
+      .def_static(
+          "from_bytes", [](const py::bytes& data) { return Snapshot::from_bytes(view(data)); },
+          "data"_a, py::pos_only());
 
   using K = Locked<KeyStats>;
   py::class_<K> stats(m, "KeyStats");

@@ -1,7 +1,9 @@
 // Keys from NumPy arrays and Python lists, and Python objects from values.
+// clang-format off: datetime.h needs Python.h before it
+#include <Python.h>
+#include <datetime.h>
+// clang-format on
 #include <pybind11/gil_safe_call_once.h>
-
-#include <datetime.h>  // Python's C API for dates
 
 #include "keys.hpp"
 
@@ -10,19 +12,21 @@ namespace {
 
 constexpr std::int64_t kMicrosPerDay = 86'400'000'000;
 
-std::string type_name(const py::handle& object) {
-  return Py_TYPE(object.ptr())->tp_name;
-}
+std::string type_name(const py::handle& object) { return Py_TYPE(object.ptr())->tp_name; }
 
-// ---- NumPy -------------------------------------------------------------------------------------------
+// ---- NumPy ----
 
 Layout integer_layout(char kind, py::ssize_t size) {
   const bool is_signed = kind == 'i';
   switch (size) {
-    case 1: return is_signed ? Layout::i8 : Layout::u8;
-    case 2: return is_signed ? Layout::i16 : Layout::u16;
-    case 4: return is_signed ? Layout::i32 : Layout::u32;
-    default: return is_signed ? Layout::i64 : Layout::u64;
+    case 1:
+      return is_signed ? Layout::i8 : Layout::u8;
+    case 2:
+      return is_signed ? Layout::i16 : Layout::u16;
+    case 4:
+      return is_signed ? Layout::i32 : Layout::u32;
+    default:
+      return is_signed ? Layout::i64 : Layout::u64;
   }
 }
 
@@ -30,9 +34,8 @@ Layout integer_layout(char kind, py::ssize_t size) {
 py::array converted(const py::array& source, const char* dtype, const char* name) {
   const py::array out = source.attr("astype")(dtype);
   const py::module_ numpy = py::module_::import("numpy");
-  const py::object same =
-      numpy.attr("logical_or")(out.attr("astype")(source.dtype()).attr("__eq__")(source),
-                               numpy.attr("isnat")(source));
+  const py::object same = numpy.attr("logical_or")(
+      out.attr("astype")(source.dtype()).attr("__eq__")(source), numpy.attr("isnat")(source));
   if (!same.attr("all")().cast<bool>())
     throw py::value_error(std::string(name) + ": expected times within " + dtype +
                           ", got one beyond");
@@ -42,7 +45,8 @@ py::array converted(const py::array& source, const char* dtype, const char* name
 Column datetime_column(py::array& source, const char* name) {
   const auto unit = py::str(source.dtype().attr("str")).cast<std::string>();  // "<M8[us]"
   const std::size_t open = unit.find('[');
-  const std::string step = open == std::string::npos ? "" : unit.substr(open + 1, unit.size() - open - 2);
+  const std::string step =
+      open == std::string::npos ? "" : unit.substr(open + 1, unit.size() - open - 2);
   Column out{.kind = Kind::timestamp, .layout = Layout::i64, .nat_is_null = true};
   if (step == "s")
     out.scale = Scale::times1000000;
@@ -80,11 +84,20 @@ std::vector<Column> column_from_numpy(const py::array& given, const char* name, 
     case 'u':
       out = {.kind = Kind::integer, .layout = integer_layout(kind, source.itemsize())};
       break;
-    case 'b': out = {.kind = Kind::boolean, .layout = Layout::u8}; break;
-    case 'M': out = datetime_column(source, name); break;
-    case 'U': out = {.kind = Kind::text, .layout = Layout::ucs4}; break;
-    case 'S': out = {.kind = Kind::bytes, .layout = Layout::padded}; break;
-    case 'T': return {column_from_string_dtype(source, holds)};
+    case 'b':
+      out = {.kind = Kind::boolean, .layout = Layout::u8};
+      break;
+    case 'M':
+      out = datetime_column(source, name);
+      break;
+    case 'U':
+      out = {.kind = Kind::text, .layout = Layout::ucs4};
+      break;
+    case 'S':
+      out = {.kind = Kind::bytes, .layout = Layout::padded};
+      break;
+    case 'T':
+      return {column_from_string_dtype(source, holds)};
     case 'f':
     case 'c':
       throw py::type_error(std::string(name) + ": expected integers, text, bytes or times, got " +
@@ -112,7 +125,7 @@ std::vector<Column> column_from_numpy(const py::array& given, const char* name, 
 
 namespace {
 
-// ---- lists -------------------------------------------------------------------------------------------
+// ---- lists ----
 
 struct PythonTypes {
   py::object uuid, decimal, np_bool, np_datetime, pandas_na;
@@ -195,8 +208,10 @@ class ListColumn {
  private:
   void add_null() {
     validity_.add(false);
-    if (is_number(kind_)) numbers_.push_back(0);
-    else if (kind_ != Kind::null) text_.add("");
+    if (is_number(kind_))
+      numbers_.push_back(0);
+    else if (kind_ != Kind::null)
+      text_.add("");
   }
 
   void expect(Kind kind, const std::string& type) {
@@ -208,8 +223,10 @@ class ListColumn {
     kind_ = kind;
     first_type_ = type;
     first_row_ = validity_.size;
-    if (is_number(kind)) numbers_.resize(validity_.size);
-    else for (std::size_t i = 0; i < validity_.size; ++i) text_.add("");
+    if (is_number(kind))
+      numbers_.resize(validity_.size);
+    else
+      for (std::size_t i = 0; i < validity_.size; ++i) text_.add("");
   }
 
   void add_number(Kind kind, std::int64_t number, const std::string& type) {
@@ -222,8 +239,9 @@ class ListColumn {
     int overflow = 0;
     const long long number = PyLong_AsLongLongAndOverflow(item, &overflow);
     if (overflow != 0)
-      throw py::value_error(std::string(name_) + ": expected integers of 64 bits, got a larger one " +
-                            "in row " + std::to_string(validity_.size));
+      throw py::value_error(std::string(name_) +
+                            ": expected integers of 64 bits, got a larger one " + "in row " +
+                            std::to_string(validity_.size));
     if (number == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
     add_number(Kind::integer, number, "int");
   }
@@ -238,8 +256,9 @@ class ListColumn {
       PyObject* const encoded = PyUnicode_AsUTF8String(item);
       if (encoded == nullptr) {
         PyErr_Clear();
-        throw py::value_error(std::string(name_) + ": expected Unicode text, got a lone surrogate " +
-                              "in row " + std::to_string(validity_.size));
+        throw py::value_error(std::string(name_) +
+                              ": expected Unicode text, got a lone surrogate " + "in row " +
+                              std::to_string(validity_.size));
       }
       text_.add({PyBytes_AS_STRING(encoded), static_cast<std::size_t>(PyBytes_GET_SIZE(encoded))});
       Py_DECREF(encoded);
@@ -298,15 +317,17 @@ class ListColumn {
       if (value.kind == Kind::null) return add_null();
       add_number(value.kind, value.number, "datetime64");
     } else if (PyByteArray_Check(item)) {
-      add_bytes({PyByteArray_AS_STRING(item), static_cast<std::size_t>(PyByteArray_GET_SIZE(item))});
+      add_bytes(
+          {PyByteArray_AS_STRING(item), static_cast<std::size_t>(PyByteArray_GET_SIZE(item))});
     } else if (const auto number = index_of(item)) {
       add_integer(number.ptr());
     } else {
-      throw py::type_error(
-          std::string(name_) + ": expected int, str, bytes, bool, date, datetime, UUID or None, got " +
-          type_name(object) + " in row " + std::to_string(validity_.size) +
-          (PyFloat_Check(item) ? " (0.1 + 0.2 is not 0.3: convert to integers or to text first)"
-                               : ""));
+      throw py::type_error(std::string(name_) +
+                           ": expected int, str, bytes, bool, date, datetime, UUID or None, got " +
+                           type_name(object) + " in row " + std::to_string(validity_.size) +
+                           (PyFloat_Check(item)
+                                ? " (0.1 + 0.2 is not 0.3: convert to integers or to text first)"
+                                : ""));
     }
   }
 
@@ -336,12 +357,11 @@ std::vector<std::vector<Column>> columns_from_list(const py::object& source, con
   std::vector<ListColumn> columns(static_cast<std::size_t>(arity), ListColumn(name));
   for (py::ssize_t i = 0; i < size; ++i) {
     if (!PyTuple_Check(items[i]) || PyTuple_GET_SIZE(items[i]) != arity)
-      throw py::type_error(std::string(name) + ": expected tuples of " + std::to_string(arity) +
-                           ", got " +
-                           (PyTuple_Check(items[i])
-                                ? "one of " + std::to_string(PyTuple_GET_SIZE(items[i]))
-                                : type_name(items[i])) +
-                           " in row " + std::to_string(i));
+      throw py::type_error(
+          std::string(name) + ": expected tuples of " + std::to_string(arity) + ", got " +
+          (PyTuple_Check(items[i]) ? "one of " + std::to_string(PyTuple_GET_SIZE(items[i]))
+                                   : type_name(items[i])) +
+          " in row " + std::to_string(i));
     for (py::ssize_t c = 0; c < arity; ++c)
       columns[static_cast<std::size_t>(c)].add(PyTuple_GET_ITEM(items[i], c));
   }
@@ -370,7 +390,8 @@ py::object number_to_python(const Value& value) {
   static constexpr std::int64_t kFirstDay = -719162, kLastDay = 2932896;  // years 1 and 9999
   const py::module_ numpy = py::module_::import("numpy");
   switch (value.kind) {
-    case Kind::boolean: return py::bool_(value.number != 0);
+    case Kind::boolean:
+      return py::bool_(value.number != 0);
     case Kind::date:
       if (value.number < kFirstDay || value.number > kLastDay)
         return numpy.attr("datetime64")(value.number, "D");
@@ -378,14 +399,17 @@ py::object number_to_python(const Value& value) {
           .attr("date")
           .attr("fromordinal")(value.number + 719163);
     case Kind::timestamp: {
-      if (value.number < kFirstDay * kMicrosPerDay || value.number >= (kLastDay + 1) * kMicrosPerDay)
+      if (value.number < kFirstDay * kMicrosPerDay ||
+          value.number >= (kLastDay + 1) * kMicrosPerDay)
         return numpy.attr("datetime64")(value.number, "us");
       const py::module_ datetime = py::module_::import("datetime");
       return datetime.attr("datetime")(1970, 1, 1) +
              datetime.attr("timedelta")("microseconds"_a = value.number);
     }
-    case Kind::identity: return py::int_(static_cast<Key>(value.number));
-    default: return py::int_(value.number);
+    case Kind::identity:
+      return py::int_(static_cast<Key>(value.number));
+    default:
+      return py::int_(value.number);
   }
 }
 
@@ -408,6 +432,12 @@ py::object to_python(std::string_view encoded) {
   if (values.size() == 1) return value_to_python(values[0]);
   py::tuple out(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) out[i] = value_to_python(values[i]);
+  return out;
+}
+
+py::list names_of(std::span<const Key> ids, const ValueList& names) {
+  py::list out(ids.size());
+  for (std::size_t i = 0; i < ids.size(); ++i) out[i] = to_python(names.encoded(i, ids[i]));
   return out;
 }
 
@@ -487,8 +517,7 @@ std::unique_ptr<Keys> make_keys(const py::args& columns, const std::string& name
   Holds holds;
   std::vector<std::vector<Column>> out;
   for (const py::handle& column : columns)
-    for (auto& part :
-         columns_of(py::reinterpret_borrow<py::object>(column), name.c_str(), holds))
+    for (auto& part : columns_of(py::reinterpret_borrow<py::object>(column), name.c_str(), holds))
       out.push_back(std::move(part));
   py::gil_scoped_release nogil;
   for (auto& column : out) {
@@ -503,8 +532,10 @@ std::unique_ptr<Keys> make_keys(const py::args& columns, const std::string& name
 std::unique_ptr<Keys> from_ids(const Array<Key>& ids) {
   Holds holds;
   holds.objects.push_back(ids);
-  Column column{.kind = Kind::identity, .layout = Layout::ids,
-                .size = static_cast<std::size_t>(ids.size()), .data = ids.data()};
+  Column column{.kind = Kind::identity,
+                .layout = Layout::ids,
+                .size = static_cast<std::size_t>(ids.size()),
+                .data = ids.data()};
   return std::make_unique<Keys>(Batch({{column}}), std::move(holds));
 }
 
@@ -518,10 +549,8 @@ void bind_keys(py::module_& m) {
            }),
            "name"_a = "values")
       .def_static("from_ids", &from_ids, "ids"_a, py::pos_only())
-      .def_property_readonly("ids",
-                             [](const py::object& self) {
-                               return readonly(self.cast<Keys&>().ids(), self);
-                             })
+      .def_property_readonly(
+          "ids", [](const py::object& self) { return readonly(self.cast<Keys&>().ids(), self); })
       .def_property_readonly("kinds",
                              [](const Keys& self) { return describe(self.batch().kinds()); })
       .def_property_readonly("arity", [](const Keys& self) { return self.batch().arity(); })

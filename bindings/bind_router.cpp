@@ -14,12 +14,6 @@ py::object home_object(const std::shared_ptr<const Home>& home) {
   return py::cast(EngineBox(home));
 }
 
-py::list names_of(std::span<const Key> ids, const ValueList& names) {
-  py::list out(ids.size());
-  for (std::size_t i = 0; i < ids.size(); ++i) out[i] = to_python(names.encoded(i, ids[i]));
-  return out;
-}
-
 }  // namespace
 
 void bind_homes(py::module_& m) {
@@ -50,11 +44,12 @@ void bind_homes(py::module_& m) {
                              [](const EngineBox& self) { return self.engine().max_parallelism(); })
       .def_property_readonly("fingerprint",
                              [](const EngineBox& self) { return self.engine().fingerprint(); })
-      .def("equals",
-           [](const EngineBox& self, const EngineBox& other) {
-             return self.engine() == other.engine();
-           },
-           "other"_a, py::pos_only())
+      .def(
+          "equals",
+          [](const EngineBox& self, const EngineBox& other) {
+            return self.engine() == other.engine();
+          },
+          "other"_a, py::pos_only())
       .def("to_bytes", [](const EngineBox& self) { return py::bytes(self.engine().to_bytes()); })
       .def_static(
           "from_bytes",
@@ -109,11 +104,11 @@ void bind_router(py::module_& m) {
                                return readonly(self.cast<const RouterBox&>().router->table().ids(),
                                                self);
                              })
-      .def_property_readonly(
-          "table_targets",
-          [](const py::object& self) {
-            return readonly(self.cast<const RouterBox&>().router->table().targets(), self);
-          })
+      .def_property_readonly("table_targets",
+                             [](const py::object& self) {
+                               return readonly(
+                                   self.cast<const RouterBox&>().router->table().targets(), self);
+                             })
       .def("split_items",
            [](const RouterBox& self) {
              py::list out;
@@ -133,31 +128,32 @@ void bind_router(py::module_& m) {
       .def_property_readonly("named",
                              [](const RouterBox& self) {
                                const auto named = [](std::size_t size, const Kinds& kinds) {
-                                 return size == 0 ||
-                                        (!kinds.empty() && kinds[0] != Kind::identity);
+                                 return size == 0 || (!kinds.empty() && kinds[0] != Kind::identity);
                                };
                                const Router& r = *self.router;
                                return named(r.table().size(), r.table().names().kinds()) &&
                                       named(r.splits().size(), r.split_names().kinds());
                              })
-      .def("equals",
-           [](const RouterBox& self, const RouterBox& other) {
-             return *self.router == *other.router;
-           },
-           "other"_a, py::pos_only())
-      .def("to_bytes",
-           [](const RouterBox& self, bool values) {
-             return py::bytes(self.router->to_bytes(values));
-           },
-           "values"_a)
-      .def_static("from_bytes",
-                  [](const py::bytes& data) {
-                    const std::string_view bytes = view(data);
-                    py::gil_scoped_release nogil;
-                    return RouterBox{
-                        std::make_shared<const Router>(Router::from_bytes(bytes))};
-                  },
-                  "data"_a, py::pos_only());
+      .def(
+          "equals",
+          [](const RouterBox& self, const RouterBox& other) {
+            return *self.router == *other.router;
+          },
+          "other"_a, py::pos_only())
+      .def(
+          "to_bytes",
+          [](const RouterBox& self, bool values) {
+            return py::bytes(self.router->to_bytes(values));
+          },
+          "values"_a)
+      .def_static(
+          "from_bytes",
+          [](const py::bytes& data) {
+            const std::string_view bytes = view(data);
+            py::gil_scoped_release nogil;
+            return RouterBox{std::make_shared<const Router>(Router::from_bytes(bytes))};
+          },
+          "data"_a, py::pos_only());
 }
 
 }  // namespace pyroute

@@ -91,9 +91,8 @@ void bind_space_saving(py::module_& m) {
                                     " of them, got " + std::to_string(out_values.batch().size()));
             auto out = fresh<std::int64_t>(in.batch().size());
             const auto to = fill(out);
-            self.with([&](const PairSpaceSaving& k) {
-              k.estimate(in.batch(), out_values.batch(), to);
-            });
+            self.with(
+                [&](const PairSpaceSaving& k) { k.estimate(in.batch(), out_values.batch(), to); });
             return out;
           },
           "in_values"_a, "out_values"_a, py::pos_only());

@@ -15,7 +15,8 @@ struct RingBox : HomeBox {
   [[nodiscard]] const Ring& ring() const { return std::get<Ring>(*home); }
 };
 struct EngineBox : HomeBox {
-  explicit EngineBox(EngineHome engine) : HomeBox{std::make_shared<const Home>(std::move(engine))} {}
+  explicit EngineBox(EngineHome engine)
+      : HomeBox{std::make_shared<const Home>(std::move(engine))} {}
   explicit EngineBox(std::shared_ptr<const Home> shared) : HomeBox{std::move(shared)} {}
   [[nodiscard]] const EngineHome& engine() const { return std::get<EngineHome>(*home); }
 };

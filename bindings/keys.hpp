@@ -6,6 +6,7 @@
 
 #include "arrays.hpp"
 #include "column.hpp"
+#include "value_list.hpp"
 
 namespace pyroute {
 
@@ -42,6 +43,7 @@ class Keys {
 // The value of an encoding (value.hpp) as a Python object.
 [[nodiscard]] py::object to_python(std::string_view encoded);
 [[nodiscard]] py::list to_python(const std::vector<std::string>& encoded);
+[[nodiscard]] py::list names_of(std::span<const Key> ids, const ValueList& names);
 
 // A text or bytes column of our own: characters and one more offset than rows.
 struct OwnText {

@@ -1,5 +1,5 @@
-// NumPy's variable-width strings, the one dtype that needs NumPy's own C API. Text is copied: an array
-// changed by another thread while the GIL is released may move its characters.
+// NumPy's variable-width strings, the one dtype that needs NumPy's own C API. Text is copied: an
+// array changed by another thread while the GIL is released may move its characters.
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #define NPY_TARGET_VERSION NPY_2_0_API_VERSION
 #define PY_ARRAY_UNIQUE_SYMBOL pyroute_numpy_api

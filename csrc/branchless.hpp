@@ -1,5 +1,5 @@
-// A choice that the compiler may not turn into a branch: where the condition is as good as random, a branch is
-// mispredicted every other time, which costs more than the kernels around it.
+// A choice that the compiler may not turn into a branch: where the condition is as good as random,
+// a branch is mispredicted every other time, which costs more than the kernels around it.
 #pragma once
 
 #include <cstdint>

@@ -83,8 +83,8 @@ class Reader {
       throw FormatError("data: expected an intact checksum, got a different one");
     left_ = body.substr(4);
     if (const auto got = u8(); got != static_cast<std::uint8_t>(kernel))
-      throw FormatError("data: expected kernel " +
-                        std::to_string(static_cast<int>(kernel)) + ", got " + std::to_string(got));
+      throw FormatError("data: expected kernel " + std::to_string(static_cast<int>(kernel)) +
+                        ", got " + std::to_string(got));
     version_ = u8();
     if (version_ == 0 || version_ > newest)
       throw FormatError("data: expected version 1 to " + std::to_string(newest) + ", got " +

@@ -24,8 +24,7 @@ void widen(const Column& column, std::size_t begin, std::size_t count, std::int6
 
 // The low 64 bits of a decimal, and whether the rest only repeats its sign.
 std::int64_t decimal_at(const Column& column, std::size_t row, bool& fits) noexcept {
-  const char* at =
-      static_cast<const char*>(column.data) + (column.offset + row) * column.width;
+  const char* at = static_cast<const char*>(column.data) + (column.offset + row) * column.width;
   fits = true;
   if (column.width == 4) return xx::load<std::int32_t>(at);
   const auto low = xx::load<std::int64_t>(at);
@@ -38,12 +37,18 @@ std::int64_t decimal_at(const Column& column, std::size_t row, bool& fits) noexc
 void raw_numbers(const Column& column, std::size_t begin, std::size_t count,
                  std::int64_t* out) noexcept {
   switch (column.layout) {
-    case Layout::i8: return widen<std::int8_t>(column, begin, count, out);
-    case Layout::i16: return widen<std::int16_t>(column, begin, count, out);
-    case Layout::i32: return widen<std::int32_t>(column, begin, count, out);
-    case Layout::u8: return widen<std::uint8_t>(column, begin, count, out);
-    case Layout::u16: return widen<std::uint16_t>(column, begin, count, out);
-    case Layout::u32: return widen<std::uint32_t>(column, begin, count, out);
+    case Layout::i8:
+      return widen<std::int8_t>(column, begin, count, out);
+    case Layout::i16:
+      return widen<std::int16_t>(column, begin, count, out);
+    case Layout::i32:
+      return widen<std::int32_t>(column, begin, count, out);
+    case Layout::u8:
+      return widen<std::uint8_t>(column, begin, count, out);
+    case Layout::u16:
+      return widen<std::uint16_t>(column, begin, count, out);
+    case Layout::u32:
+      return widen<std::uint32_t>(column, begin, count, out);
     case Layout::bits:
       for (std::size_t i = 0; i < count; ++i) {
         const std::size_t bit = column.offset + begin + i;
@@ -56,7 +61,8 @@ void raw_numbers(const Column& column, std::size_t begin, std::size_t count,
         out[i] = decimal_at(column, begin + i, fits);
       }
       return;
-    default: return widen<std::int64_t>(column, begin, count, out);
+    default:
+      return widen<std::int64_t>(column, begin, count, out);
   }
 }
 
@@ -65,10 +71,14 @@ void raw_numbers(const Column& column, std::size_t begin, std::size_t count,
 std::int64_t scaled(std::int64_t raw, Scale scale) noexcept {
   const auto wide = static_cast<std::uint64_t>(raw);
   switch (scale) {
-    case Scale::none: return raw;
-    case Scale::times1000: return static_cast<std::int64_t>(wide * 1000u);
-    case Scale::times1000000: return static_cast<std::int64_t>(wide * 1'000'000u);
-    case Scale::exact_div1000: return raw / 1000;
+    case Scale::none:
+      return raw;
+    case Scale::times1000:
+      return static_cast<std::int64_t>(wide * 1000u);
+    case Scale::times1000000:
+      return static_cast<std::int64_t>(wide * 1'000'000u);
+    case Scale::exact_div1000:
+      return raw / 1000;
     case Scale::floor_div86400000:
       return raw / kMillisPerDay - (raw % kMillisPerDay < 0 ? 1 : 0);
   }
@@ -79,7 +89,8 @@ void numbers(const Column& column, std::size_t begin, std::size_t count,
              std::int64_t* out) noexcept {
   raw_numbers(column, begin, count, out);
   if (column.kind == Kind::boolean)
-    for (std::size_t i = 0; i < count; ++i) out[i] = out[i] != 0 ? 1 : 0;  // NumPy's may be any byte
+    for (std::size_t i = 0; i < count; ++i)
+      out[i] = out[i] != 0 ? 1 : 0;  // NumPy's may be any byte
   if (column.scale != Scale::none)
     for (std::size_t i = 0; i < count; ++i) out[i] = scaled(out[i], column.scale);
 }
@@ -156,13 +167,22 @@ void uuid_at(const Column& column, std::size_t row, Scratch& out) {
 // Bytes of a text or bytes row. Precondition: such a layout, the row not null.
 std::string_view bytes_at(const Column& column, std::size_t row, Scratch& scratch) {
   switch (column.layout) {
-    case Layout::offsets32: return slice_at<std::int32_t>(column, row);
-    case Layout::offsets64: return slice_at<std::int64_t>(column, row);
-    case Layout::views: return view_at(column, row);
-    case Layout::padded: return padded_at(column, row);
-    case Layout::ucs4: ucs4_at(column, row, scratch); return scratch;
-    case Layout::uuid: uuid_at(column, row, scratch); return scratch;
-    default: return fixed_at(column, row);
+    case Layout::offsets32:
+      return slice_at<std::int32_t>(column, row);
+    case Layout::offsets64:
+      return slice_at<std::int64_t>(column, row);
+    case Layout::views:
+      return view_at(column, row);
+    case Layout::padded:
+      return padded_at(column, row);
+    case Layout::ucs4:
+      ucs4_at(column, row, scratch);
+      return scratch;
+    case Layout::uuid:
+      uuid_at(column, row, scratch);
+      return scratch;
+    default:
+      return fixed_at(column, row);
   }
 }
 
@@ -242,9 +262,15 @@ void hash_rows(const Column& column, std::size_t begin, std::size_t count, bool 
     case Layout::offsets64:
       each([&](std::size_t row) { return slice_at<std::int64_t>(column, row); });
       break;
-    case Layout::views: each([&](std::size_t row) { return view_at(column, row); }); break;
-    case Layout::padded: each([&](std::size_t row) { return padded_at(column, row); }); break;
-    default: each([&](std::size_t row) { return fixed_at(column, row); }); break;
+    case Layout::views:
+      each([&](std::size_t row) { return view_at(column, row); });
+      break;
+    case Layout::padded:
+      each([&](std::size_t row) { return padded_at(column, row); });
+      break;
+    default:
+      each([&](std::size_t row) { return fixed_at(column, row); });
+      break;
   }
   if (!nulls) return hash_texts(texts, sizes, count, keys);
   Key seeds[kBlock];

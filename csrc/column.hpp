@@ -5,9 +5,9 @@
 // kernels work block by block and a batch of any length needs no array of ids.
 //
 // Guarantees: framing (chunks, slices and block borders never show in an id), null_is_42.
-// check() finds every value that has no key (a uint64 or decimal beyond bigint, a timestamp that is not
-// whole microseconds, a lone surrogate in UTF-32) before any kernel runs; after it nothing here throws.
-// Arrow promises that its text is UTF-8: its bytes are hashed as they are.
+// check() finds every value that has no key (a uint64 or decimal beyond bigint, a timestamp that is
+// not whole microseconds, a lone surrogate in UTF-32) before any kernel runs; after it nothing here
+// throws. Arrow promises that its text is UTF-8: its bytes are hashed as they are.
 // Cost: one pass, no allocation per row. Threads: immutable once built.
 #pragma once
 
@@ -48,16 +48,16 @@ struct Column {
   Layout layout = Layout::nothing;
   Scale scale = Scale::none;
   std::size_t size = 0;
-  std::size_t offset = 0;                   // first row inside the buffers
+  std::size_t offset = 0;  // first row inside the buffers
   std::size_t width = 0;
-  const void* data = nullptr;               // numbers, characters, views
-  const void* offsets = nullptr;            // offsets32, offsets64
-  const void* const* buffers = nullptr;     // the data buffers of views
-  const std::uint8_t* validity = nullptr;   // bitmap from bit `offset`; null: no nulls
-  bool nat_is_null = false;                 // i64: the smallest value is NumPy's NaT
+  const void* data = nullptr;                     // numbers, characters, views
+  const void* offsets = nullptr;                  // offsets32, offsets64
+  const void* const* buffers = nullptr;           // the data buffers of views
+  const std::uint8_t* validity = nullptr;         // bitmap from bit `offset`; null: no nulls
+  bool nat_is_null = false;                       // i64: the smallest value is NumPy's NaT
   std::shared_ptr<const Column> dictionary = {};  // then the layout is that of the codes
-  bool negative_code_is_null = false;       // pandas' categories
-  std::vector<Key> dictionary_ids = {};     // keys of the dictionary's rows, where it is set
+  bool negative_code_is_null = false;             // pandas' categories
+  std::vector<Key> dictionary_ids = {};           // keys of the dictionary's rows, where it is set
 
   [[nodiscard]] bool is_null(std::size_t row) const noexcept {
     if (validity == nullptr) return false;

@@ -1,5 +1,5 @@
-// What a kernel throws besides std::invalid_argument (a wrong value) and std::bad_alloc. Every message
-// says name, expected, got. bindings/errors.hpp maps them to Python's exceptions.
+// What a kernel throws besides std::invalid_argument (a wrong value) and std::bad_alloc. Every
+// message says name, expected, got. bindings/errors.hpp maps them to Python's exceptions.
 #pragma once
 
 #include <stdexcept>

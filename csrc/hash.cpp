@@ -28,17 +28,17 @@ PYROUTE_AVX512 void hash_avx512(const std::int64_t* values, std::size_t count, K
   for (std::size_t i = 0; i < count; ++i) out[i] = hash_int64(values[i]);
 }
 
-// GCC 12 warns about its own _mm512_undefined (bug 105593), and without optimisation about the casts in
-// its gather macros.
+// GCC 12 warns about its own _mm512_undefined (bug 105593), and without optimisation about the
+// casts in its gather macros.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 
-// hash_bytes of eight texts, each shorter than 32 bytes: the lanes that have a word, a half word or a byte
-// left take that step, the others wait. A step that no lane needs is skipped. Nothing beyond a text
-// is read: words are gathered where there are eight more bytes, and the last one to three bytes come from
-// the four that end the text, or one by one where it is shorter.
+// hash_bytes of eight texts, each shorter than 32 bytes: the lanes that have a word, a half word or
+// a byte left take that step, the others wait. A step that no lane needs is skipped. Nothing beyond
+// a text is read: words are gathered where there are eight more bytes, and the last one to three
+// bytes come from the four that end the text, or one by one where it is shorter.
 PYROUTE_AVX512 inline void hash_eight(const char* const* texts, const std::uint64_t* sizes,
                                       Key* keys) noexcept {
   const __m512i p1 = _mm512_set1_epi64(static_cast<long long>(xx::p1)),
@@ -59,12 +59,10 @@ PYROUTE_AVX512 inline void hash_eight(const char* const* texts, const std::uint6
   }
   const __mmask8 half = _mm512_test_epi64_mask(size, _mm512_set1_epi64(4));
   if (half != 0) {
-    const __m512i from =
-        _mm512_add_epi64(at, _mm512_and_si512(size, _mm512_set1_epi64(~7LL)));
+    const __m512i from = _mm512_add_epi64(at, _mm512_and_si512(size, _mm512_set1_epi64(~7LL)));
     const __m512i w = _mm512_cvtepu32_epi64(
         _mm512_mask_i64gather_epi32(_mm256_setzero_si256(), half, from, nullptr, 1));
-    const __m512i mixed =
-        _mm512_rol_epi64(_mm512_xor_si512(h, _mm512_mullo_epi64(w, p1)), 23);
+    const __m512i mixed = _mm512_rol_epi64(_mm512_xor_si512(h, _mm512_mullo_epi64(w, p1)), 23);
     h = _mm512_mask_add_epi64(h, half, _mm512_mullo_epi64(mixed, p2), p3);
   }
   const __m512i left = _mm512_and_si512(size, _mm512_set1_epi64(3));

@@ -96,7 +96,8 @@ inline T load(const char* at) noexcept {
 // What a null column adds in a key of several columns.
 [[nodiscard]] inline constexpr Key hash_null_mark(Key seed) noexcept { return hash_int64(1, seed); }
 
-// keys[i] = hash_bytes(texts[i], sizes[i], keys[i]), eight short texts at a time where the machine can.
+// keys[i] = hash_bytes(texts[i], sizes[i], keys[i]), eight short texts at a time where the machine
+// can.
 void hash_texts(const char* const* texts, const std::uint64_t* sizes, std::size_t count,
                 Key* keys) noexcept;
 

@@ -1,5 +1,6 @@
-// Memory for arrays that are read at random places: beyond a few megabytes most of such a read is the walk
-// of the page table, so large blocks ask the system for large pages. Where it has none, nothing changes.
+// Memory for arrays that are read at random places: beyond a few megabytes most of such a read is
+// the walk of the page table, so large blocks ask the system for large pages. Where it has none,
+// nothing changes.
 // Threads: as std::allocator.
 #pragma once
 

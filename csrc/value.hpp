@@ -38,7 +38,7 @@ enum class Kind : std::uint8_t {
 
 struct Value {
   Kind kind = Kind::null;
-  std::int64_t number = 0;     // integer-like; an identity's 64 bits
+  std::int64_t number = 0;      // integer-like; an identity's 64 bits
   std::string_view bytes = {};  // text and bytes; valid as long as what it was read from
 
   [[nodiscard]] Key hash(Key seed = kSeed) const noexcept {
@@ -61,8 +61,8 @@ using Kinds = std::vector<Kind>;
   return kinds.size() == 1 && kinds[0] != Kind::text && kinds[0] != Kind::bytes;
 }
 [[nodiscard]] Value name_from_id(const Kinds& kinds, Key key) noexcept;
-// Throws FormatError where ids read from elsewhere cannot be of these kinds: there are few nulls and
-// booleans.
+// Throws FormatError where ids read from elsewhere cannot be of these kinds: there are few nulls
+// and booleans.
 void check_ids(const Kinds& kinds, const std::vector<Key>& ids);
 
 void encode_value(const Value& value, std::string& out);

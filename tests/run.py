@@ -131,6 +131,9 @@ def lint(run: Run) -> None:
     run.command(PYTHON, "-m", "ruff", "check", "--quiet", ".")
     run.command(PYTHON, "-m", "ruff", "format", "--quiet", "--diff", ".")
     run.command(PYTHON.with_name("lint-imports"), "--no-logo")
+    sources = [p for folder in ("csrc", "bindings") for p in (ROOT / folder).rglob("*.[ch]pp")]
+    names = sorted(str(path.relative_to(ROOT)) for path in sources)
+    run.command(PYTHON.with_name("clang-format"), "--dry-run", "--Werror", *names)
 
 
 def types(run: Run) -> None:

@@ -242,7 +242,7 @@ def run_cpp(scale: Scale) -> Section:
         section.goals.append(Goal(name, ">= 1.5x", "-", None))
         return section
     updates = scale.pick(10_000_000, 1_000_000)
-    arguments = [f"{updates:g}".replace("+0", ""), str(scale.pick(5, 2)), str(scale.seed)]
+    arguments = [f"{updates:g}".replace("+0", ""), str(scale.pick(7, 2)), str(scale.seed)]
     arguments += ["1e3,1e4,1e5,1e6", "0.8,1.0", "1e6" if scale.quick else "1e6,1e7"]
     program = build.build(place)
     answer = subprocess.run([program, *arguments], check=True, stdout=subprocess.PIPE, text=True)

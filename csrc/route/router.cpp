@@ -80,8 +80,7 @@ Router::Router(std::shared_ptr<const Home> home, const Batch& table,
   const Sorted split_rows(split_values, "splits");
   for (std::size_t i = 0; i < split_rows.order.size(); ++i)
     splits_.push_back({split_rows.ids[i], std::move(split_tasks[split_rows.order[i]])});
-  if (split_values.size() > 0)
-    split_names_ = ValueList(split_values).reordered(split_rows.order);
+  if (split_values.size() > 0) split_names_ = ValueList(split_values).reordered(split_rows.order);
   ValueList names;
   if (table.size() > 0) names = ValueList(table).reordered(rows.order);
   finish(rows.ids, std::move(sorted), std::move(names));
@@ -114,8 +113,7 @@ void Router::finish(std::vector<Key> ids, std::vector<TaskId> targets, ValueList
     }
     std::vector<TaskId> distinct = split.tasks;
     std::sort(distinct.begin(), distinct.end());
-    if (distinct.empty() ||
-        std::adjacent_find(distinct.begin(), distinct.end()) != distinct.end())
+    if (distinct.empty() || std::adjacent_find(distinct.begin(), distinct.end()) != distinct.end())
       throw std::invalid_argument("splits: expected distinct tasks for each key, got " +
                                   std::string(distinct.empty() ? "none" : "one twice"));
     if (std::binary_search(ids.begin(), ids.end(), split.id))
@@ -179,9 +177,9 @@ bool Router::operator==(const Router& other) const {
          std::ranges::equal(table_.targets(), other.table_.targets()) && splits_ == other.splits_;
 }
 
-//   version varint, home u8 (0 ring, 1 engine) and its own bytes, sized; table: count varint, ids u64,
-//   targets varint, values; splits: count varint, each id u64, number of tasks varint, tasks varint;
-//   values
+//   version varint, home u8 (0 ring, 1 engine) and its own bytes, sized; table: count varint, ids
+//   u64, targets varint, values; splits: count varint, each id u64, number of tasks varint, tasks
+//   varint; values
 std::string Router::to_bytes(bool values) const {
   Writer to(Kernel::router, 1);
   to.varint(static_cast<std::uint64_t>(version_));
@@ -219,8 +217,7 @@ Router Router::from_bytes(std::string_view data) {
     ascending(i == 0, i == 0 ? 0 : ids[i - 1], ids[i]);
   }
   std::vector<TaskId> targets(ids.size());
-  for (TaskId& target : targets)
-    target = static_cast<TaskId>(from.varint("target", 0x7fffffff));
+  for (TaskId& target : targets) target = static_cast<TaskId>(from.varint("target", 0x7fffffff));
   ValueList names = ValueList::read(from, ids);
   std::vector<Key> split_ids;
   out.splits_.resize(from.count("splits", 10));

@@ -1,12 +1,13 @@
 // Router: a routing table over a home, at one version: which task gets a record.
 //
-//   task(key) = split  -> tasks[pmod(hash(key, salt), d)], d the number of its tasks in the order given, where
-//                         hash(key, salt) = xxhash64 of the two bigints key and salt, as Spark computes
-//                         it, and pmod of its signed value
+//   task(key) = split  -> tasks[pmod(hash(key, salt), d)], d the number of its tasks in the order
+//                      given, where
+//                         hash(key, salt) = xxhash64 of the two bigints key and salt, as Spark
+//                         computes it, and pmod of its signed value
 //             | tabled -> its target
 //             | else   -> its home
-// A router is a value: immutable, versioned and fingerprinted. The fingerprint is a hash of home, table
-// and splits, not of the version or of names; equal fingerprints route alike.
+// A router is a value: immutable, versioned and fingerprinted. The fingerprint is a hash of home,
+// table and splits, not of the version or of names; equal fingerprints route alike.
 //
 // Guarantees, each a test of that name in tests/test_router.py:
 //   total        every key gets a task of the router, whatever the table holds
@@ -35,9 +36,10 @@ struct Split {
 
 class Router {
  public:
-  // Throws std::invalid_argument: values of the table or the splits that come twice or share an id, a target that
-  // is not a task of the home, a split with fewer than one or equal tasks, a key both tabled and split,
-  // a negative version. TypeMismatch when table and splits are of different kinds.
+  // Throws std::invalid_argument: values of the table or the splits that come twice or share an id,
+  // a target that is not a task of the home, a split with fewer than one or equal tasks, a key both
+  // tabled and split, a negative version. TypeMismatch when table and splits are of different
+  // kinds.
   Router(std::shared_ptr<const Home> home, const Batch& table, std::span<const TaskId> targets,
          const Batch& split_values, std::vector<std::vector<TaskId>> split_tasks,
          std::int64_t version);
@@ -76,7 +78,7 @@ class Router {
   const Ring* ring_ = nullptr;  // where the home is one
   RoutingTable table_;
   RoutingTable lookup_;  // where there are splits: table and split keys, those as -1 - position
-  std::vector<Split> splits_;   // ascending by id
+  std::vector<Split> splits_;  // ascending by id
   ValueList split_names_;
   std::int64_t version_ = 0;
   std::uint64_t fingerprint_ = 0;

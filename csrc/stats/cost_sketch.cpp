@@ -162,9 +162,8 @@ void CostSketch::frequency(const Batch& values, std::span<std::int64_t> out) con
   const Cell* const cells = cells_.data();
   for_each_key(values, [&](std::size_t row, auto&& each) __attribute__((always_inline)) {
     double least = std::numeric_limits<double>::infinity();
-    each([&](std::size_t at) __attribute__((always_inline)) {
-      least = std::min(least, cells[at].frequency);
-    });
+    each([&](std::size_t at)
+             __attribute__((always_inline)) { least = std::min(least, cells[at].frequency); });
     const auto whole = static_cast<std::int64_t>(least);
     out[row] = whole + (static_cast<double>(whole) < least ? 1 : 0);
   });
@@ -174,9 +173,8 @@ void CostSketch::time(const Batch& values, std::span<double> out) const {
   const Cell* const cells = cells_.data();
   for_each_key(values, [&](std::size_t row, auto&& each) __attribute__((always_inline)) {
     double least = std::numeric_limits<double>::infinity();
-    each([&](std::size_t at) __attribute__((always_inline)) {
-      least = std::min(least, cells[at].time);
-    });
+    each([&](std::size_t at)
+             __attribute__((always_inline)) { least = std::min(least, cells[at].time); });
     out[row] = least;
   });
 }
@@ -195,18 +193,19 @@ void CostSketch::mean_time(const Batch& values, std::span<double> out) const {
   }
   for_each_key(values, [&](std::size_t row, auto&& each) {
     Cell least{std::numeric_limits<double>::infinity(), 0};
-    each([&](std::size_t at) { least = cells[at].frequency < least.frequency ? cells[at] : least; });
+    each(
+        [&](std::size_t at) { least = cells[at].frequency < least.frequency ? cells[at] : least; });
     out[row] = least.frequency > 0 ? least.time / least.frequency : overall;
   });
 }
 
 void CostSketch::merge(const CostSketch& other) {
   if (rows_ != other.rows_ || columns_ != other.columns_ || seed_ != other.seed_)
-    throw std::invalid_argument(
-        "other: expected rows, columns, seed " + std::to_string(rows_) + ", " +
-        std::to_string(columns_) + ", " + std::to_string(seed_) + ", got " +
-        std::to_string(other.rows_) + ", " + std::to_string(other.columns_) + ", " +
-        std::to_string(other.seed_));
+    throw std::invalid_argument("other: expected rows, columns, seed " + std::to_string(rows_) +
+                                ", " + std::to_string(columns_) + ", " + std::to_string(seed_) +
+                                ", got " + std::to_string(other.rows_) + ", " +
+                                std::to_string(other.columns_) + ", " +
+                                std::to_string(other.seed_));
   if (std::isinf(total().time + other.total().time))
     throw std::invalid_argument("other: expected a finite total, got more than a double holds");
   for (std::size_t i = 0; i < cells_.size(); ++i) {
@@ -224,9 +223,7 @@ void CostSketch::decay(double factor) {
   }
 }
 
-void CostSketch::reset() {
-  std::fill(cells_.begin(), cells_.end(), Cell{});
-}
+void CostSketch::reset() { std::fill(cells_.begin(), cells_.end(), Cell{}); }
 
 bool CostSketch::operator==(const CostSketch& other) const {
   return epsilon_ == other.epsilon_ && delta_ == other.delta_ && seed_ == other.seed_ &&
@@ -251,9 +248,9 @@ CostSketch CostSketch::from_bytes(std::string_view data) {
   const double epsilon = from.amount("epsilon"), delta = from.amount("delta");
   const std::uint64_t seed = from.u64();
   const double rows = std::ceil(std::log2(1 / delta)), columns = std::ceil(std::exp(1.0) / epsilon);
-  Reader::check(epsilon <= 3 && delta < 1 &&
-                    rows * columns * 16 == static_cast<double>(from.left()),
-                "epsilon", "as many cells as follow");
+  Reader::check(
+      epsilon <= 3 && delta < 1 && rows * columns * 16 == static_cast<double>(from.left()),
+      "epsilon", "as many cells as follow");
   CostSketch out(epsilon, delta, seed);
   for (Cell& cell : out.cells_) {
     const double frequency = from.amount("cell");

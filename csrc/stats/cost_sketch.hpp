@@ -1,24 +1,27 @@
 // Dual Count-Min sketch (paper 004): how often a key came, F, and the time it took in all, W.
 //
-// Definition. rows = ceil(log2(1 / delta)), columns = ceil(e / epsilon) (traps O2 to O4). A cell holds (F, W); an
-// observation (key, time) adds (1, time) to one cell of every row. The column in row i is
-// floor(bits_i * columns / 2^b), where bits_i is the i-th group of b bits, from the top, of
-// h_0, h_1, ...; h_0 = mix(key ^ mix(seed)), h_j+1 = mix(h_j ^ mix(seed + j + 1 modulo 2^64)), mix is the finisher of
-// XXH64, and b is 16 up to 4096 columns, else 32 (trap O17: separate bits of one hash).
+// Definition. rows = ceil(log2(1 / delta)), columns = ceil(e / epsilon) (traps O2 to O4). A cell
+// holds (F, W); an observation (key, time) adds (1, time) to one cell of every row. The column in
+// row i is floor(bits_i * columns / 2^b), where bits_i is the i-th group of b bits, from the top,
+// of h_0, h_1, ...; h_0 = mix(key ^ mix(seed)), h_j+1 = mix(h_j ^ mix(seed + j + 1 modulo 2^64)),
+// mix is the finisher of XXH64, and b is 16 up to 4096 columns, else 32 (trap O17: separate bits of
+// one hash).
 //   frequency(key)  the least F over the rows, rounded up
 //   time(key)       the least W over the rows
-//   mean_time(key)  W / F in the row of least F (the first of equals); total W / total F where F is 0,
-//                   the totals being the sums over the first row, which every observation meets once
+//   mean_time(key)  W / F in the row of least F (the first of equals); total W / total F where F is
+//                   0, the totals being the sums over the first row, which every observation meets
+//                   once
 //
-// Guarantees, each a test of that name in tests/test_cost_sketch.py, for N observations of total time T:
+// Guarantees, each a test of that name in tests/test_cost_sketch.py, for N observations of total
+// time T:
 //   never_under     true <= frequency and true <= time (time up to the rounding of its additions,
 //                   relative 1e-12), for every key
 //   over_estimate   frequency <= true + epsilon * N and time <= true + epsilon * T, each with
 //                   probability 1 - delta over the seeds
 //   like_universal  errors like those of rows with 2-universal hashes, on Zipf and adversarial keys
 // F and W are doubles, so that one 16-byte addition updates a cell: F is exact up to 2^53.
-// Cost: rows cells per key, all in the first-level cache at the default size; no branch depends on the
-// data. Threads: one writer or many readers; the binding locks.
+// Cost: rows cells per key, all in the first-level cache at the default size; no branch depends on
+// the data. Threads: one writer or many readers; the binding locks.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +32,8 @@ namespace pyroute {
 
 class CostSketch {
  public:
-  // Throws std::invalid_argument unless 0 < epsilon <= 3, 0 < delta < 1, and rows * columns <= 2^28.
+  // Throws std::invalid_argument unless 0 < epsilon <= 3, 0 < delta < 1, and rows * columns <=
+  // 2^28.
   CostSketch(double epsilon, double delta, std::uint64_t seed);
 
   // Throws std::invalid_argument, the state unchanged, when times differ in length from the values,
@@ -77,7 +81,7 @@ class CostSketch {
   std::uint64_t seed_;
   std::vector<std::uint64_t> mixed_seeds_;  // mix(seed + j) for each hash that the rows need
   std::size_t rows_, columns_;
-  bool wide_;  // 32 bits of hash per row instead of 16
+  bool wide_;                // 32 bits of hash per row instead of 16
   std::vector<Cell> cells_;  // row after row
 };
 

@@ -101,8 +101,8 @@ void FilteredCounters::set_cell(std::size_t index, Count value) noexcept {
       static_cast<std::uint32_t>((value + unit - 1) >> unit_bits_);
 }
 
-// The hot loop. Its only unpredictable step, monitored or not, is a choice of operands, not a branch.
-// Precondition: unit_bits_ == 0, no id is 0 (a free way looks like it), no weight is 0.
+// The hot loop. Its only unpredictable step, monitored or not, is a choice of operands, not a
+// branch. Precondition: unit_bits_ == 0, no id is 0 (a free way looks like it), no weight is 0.
 template <class Match, bool kWeighted>
 [[gnu::always_inline]] inline void FilteredCounters::observe_with(const Key* ids,
                                                                   const std::int64_t* weights,
@@ -163,8 +163,7 @@ PYROUTE_AVX2 void FilteredCounters::observe_avx2(const Key* ids, const std::int6
 }
 
 PYROUTE_AVX512 void FilteredCounters::observe_avx512(const Key* ids, const std::int64_t* weights,
-                                                     std::size_t n,
-                                                     std::vector<Entered>& entered) {
+                                                     std::size_t n, std::vector<Entered>& entered) {
   weights == nullptr ? observe_with<MatchAvx512, false>(ids, weights, n, entered)
                      : observe_with<MatchAvx512, true>(ids, weights, n, entered);
 }
@@ -302,7 +301,8 @@ void FilteredCounters::mark_spills() noexcept {
 void FilteredCounters::merge(const FilteredCounters& other) {
   if (other.total_ > kMaxCount - total_)
     throw std::invalid_argument("other: expected totals that add up to less than 2^63, got more");
-  // Every id known to either side; where one side does not monitor it, that side's cell stands for it.
+  // Every id known to either side; where one side does not monitor it, that side's cell stands for
+  // it.
   std::vector<Entry> merged = entries();
   for (Entry& entry : merged) {
     const std::size_t slot = other.find(entry.id);
@@ -416,7 +416,8 @@ bool FilteredCounters::operator==(const FilteredCounters& other) const {
 }
 
 //   capacity, total, floor, entered, size, then per monitored id in the order of its place: places
-//   skipped since the last, id u64, count, error; then every cell. Varints where not said otherwise.
+//   skipped since the last, id u64, count, error; then every cell. Varints where not said
+//   otherwise.
 void FilteredCounters::write(Writer& to) const {
   to.varint(capacity_);
   to.varint(total_);

@@ -13,8 +13,8 @@
 // raises its own cell to its count. After every max(1, min(capacity / 4, (ways - capacity) / 2))
 // entries, or when no way is left, floor becomes the capacity-th largest count (it never sinks).
 // So eviction is O(1) whatever the weights are, and touches one group.
-// Cells are 32 bits wide: beyond floor 2^32 - 1 they hold multiples of a unit, the least power of two
-// for which floor fits, rounded up; the cell's value is then at most floor.
+// Cells are 32 bits wide: beyond floor 2^32 - 1 they hold multiples of a unit, the least power of
+// two for which floor fits, rounded up; the cell's value is then at most floor.
 //
 // Guarantees, for N = total weight, each a test of that name in tests/test_space_saving.py:
 //   never_under   count - error <= true <= count for a monitored id; true <= its cell for others
@@ -140,8 +140,8 @@ class FilteredCounters {
 
   std::size_t capacity_;
   std::size_t spread_;
-  std::size_t step_;           // entries between two looks at the floor
-  std::size_t entered_ = 0;    // since the last look
+  std::size_t step_;         // entries between two looks at the floor
+  std::size_t entered_ = 0;  // since the last look
   std::size_t size_ = 0;
   unsigned unit_bits_ = 0;
   Count total_ = 0;

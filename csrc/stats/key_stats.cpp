@@ -37,7 +37,8 @@ std::size_t KeyStats::find_or_add(Key id, const Batch& values, std::size_t row) 
       return entry;
   }
   const std::size_t entry = entries_.size();
-  if (entry >= std::uint32_t(-2)) throw std::length_error("values: expected below 2^32 keys, got more");
+  if (entry >= std::uint32_t(-2))
+    throw std::length_error("values: expected below 2^32 keys, got more");
   entries_.push_back({id, 0, -1, interval_});
   if (names_.stored()) {
     std::string encoded;
@@ -93,8 +94,7 @@ void KeyStats::observe(const Batch& values, std::span<const double> costs, bool 
   values.for_each_block([&](std::size_t begin, std::span<const Key> ids) {
     constexpr std::size_t ahead = 12;
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      if (i + ahead < ids.size())
-        __builtin_prefetch(&index_[ids[i + ahead] & (index_.size() - 1)]);
+      if (i + ahead < ids.size()) __builtin_prefetch(&index_[ids[i + ahead] & (index_.size() - 1)]);
       const std::size_t row = begin + i;
       const std::size_t entry = find_or_add(ids[i], values, row);
       entries_[entry].cost += has_costs ? costs[row] : 1;
@@ -151,9 +151,9 @@ bool KeyStats::operator==(const KeyStats& other) const {
          entries_ == other.entries_ && names_ == other.names_ && sizes_ == other.sizes_;
 }
 
-//   window varint, smoothing f64, interval varint, whether state sizes were given u8, count varint, ids
-//   u64, values, then per key cost f64, forecast f64 (negative: none), intervals since it was seen
-//   varint, window state sizes varint
+//   window varint, smoothing f64, interval varint, whether state sizes were given u8, count varint,
+//   ids u64, values, then per key cost f64, forecast f64 (negative: none), intervals since it was
+//   seen varint, window state sizes varint
 std::string KeyStats::to_bytes() const {
   Writer to(Kernel::key_stats, 1);
   to.varint(static_cast<std::uint64_t>(window_));
@@ -191,17 +191,16 @@ KeyStats KeyStats::from_bytes(std::string_view data) {
     Entry entry{id, from.amount("cost"), from.f64(), 0};
     Reader::check(entry.forecast == -1 || (entry.forecast >= 0 && !std::isinf(entry.forecast)),
                   "forecast", "a finite number, or -1");
-    entry.seen = out.interval_ - static_cast<std::int64_t>(
-                                     from.varint("seen", static_cast<std::uint64_t>(
-                                                             std::min(window, out.interval_ + 1) - 1)));
+    entry.seen = out.interval_ -
+                 static_cast<std::int64_t>(from.varint(
+                     "seen", static_cast<std::uint64_t>(std::min(window, out.interval_ + 1) - 1)));
     out.entries_.push_back(entry);
     out.open_cost_ += entry.cost;
     Reader::check(!std::isinf(out.open_cost_), "cost", "a finite total");
     for (std::int64_t s = 0; s < window; ++s) {
       out.sizes_.push_back(static_cast<StateSize>(from.varint("state size", kMaxCount)));
-      Reader::check(
-          !__builtin_add_overflow(out.state_total_, out.sizes_.back(), &out.state_total_),
-          "state size", "a total below 2^63");
+      Reader::check(!__builtin_add_overflow(out.state_total_, out.sizes_.back(), &out.state_total_),
+                    "state size", "a total below 2^63");
     }
   }
   from.end();

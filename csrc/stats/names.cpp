@@ -10,9 +10,7 @@ void Names::add(Key id, const Batch& batch, std::size_t row) {
   if (fresh) batch.encode(row, at->second);
 }
 
-void Names::add_all(const Names& other) {
-  names_.insert(other.names_.begin(), other.names_.end());
-}
+void Names::add_all(const Names& other) { names_.insert(other.names_.begin(), other.names_.end()); }
 
 std::string Names::encoded(Key id) const {
   if (const auto at = names_.find(id); at != names_.end()) return at->second;
@@ -33,7 +31,8 @@ std::size_t Names::bytes_used() const noexcept {
   return bytes;
 }
 
-//   kinds, then where they do not name themselves: count, and per id ascending its encoded name, sized
+//   kinds, then where they do not name themselves: count, and per id ascending its encoded name,
+//   sized
 void Names::write(Writer& to, std::vector<Key> ids) const {
   write_kinds(to, kinds_);
   if (self_naming(kinds_) || kinds_.empty()) return;

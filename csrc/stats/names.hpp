@@ -1,7 +1,7 @@
 // Names: the original values behind monitored ids, so that a report can say which key it is.
 //
-// Keys that carry their value in the id (value.hpp, self_naming) need no entry. Others are kept once
-// per id, however many entries use it; retain() drops the ids nobody monitors any more.
+// Keys that carry their value in the id (value.hpp, self_naming) need no entry. Others are kept
+// once per id, however many entries use it; retain() drops the ids nobody monitors any more.
 // Cost: O(1) per add and find. Threads: none of its own; the owner locks.
 #pragma once
 

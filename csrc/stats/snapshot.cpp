@@ -17,9 +17,8 @@ bool amount(double v) noexcept { return v >= 0 && !std::isinf(v); }
 
 }  // namespace
 
-Snapshot::Snapshot(const Batch& values, std::vector<Cost> costs,
-                   std::vector<StateSize> state_sizes, std::vector<Load> background,
-                   std::int64_t interval)
+Snapshot::Snapshot(const Batch& values, std::vector<Cost> costs, std::vector<StateSize> state_sizes,
+                   std::vector<Load> background, std::int64_t interval)
     : ids_(values.size()),
       names_(values),
       costs_(std::move(costs)),
@@ -68,8 +67,9 @@ void Snapshot::check() const {
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = i + 1; j < n && ids_[order[j]] == ids_[order[i]]; ++j)
       if (names_.encoded(order[i], ids_[order[i]]) == names_.encoded(order[j], ids_[order[j]]))
-        wrong("values", "each value once", "the value of row " + std::to_string(order[i]) +
-                                               " again in row " + std::to_string(order[j]));
+        wrong("values", "each value once",
+              "the value of row " + std::to_string(order[i]) + " again in row " +
+                  std::to_string(order[j]));
 }
 
 //   interval varint, count varint, ids u64, values, costs f64, state sizes varint,

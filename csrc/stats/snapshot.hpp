@@ -1,7 +1,7 @@
 // Snapshot: the statistics of one closed interval, immutable: what a planner reads.
 //
-// Per key: id, cost (the forecast for the next interval) and state size (what moves if the key moves).
-// `background` is load that no key here accounts for, per task.
+// Per key: id, cost (the forecast for the next interval) and state size (what moves if the key
+// moves). `background` is load that no key here accounts for, per task.
 // Threads: immutable.
 #pragma once
 

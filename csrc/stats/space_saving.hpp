@@ -1,11 +1,12 @@
 // SpaceSaving: the heaviest keys of a stream in bounded memory, by name, with error bounds.
 // PairSpaceSaving: the same for pairs of keys (paper 001: input key, output key of an operator).
 //
-// The counters, their definition and their guarantees are those of filtered_counters.hpp. A pair's id is
-// hash_int64(out key, seed = in key): given the in key, the out key can be computed back from it.
-// top(k) gives the k first by (count descending, id ascending), at most `capacity`.
+// The counters, their definition and their guarantees are those of filtered_counters.hpp. A pair's
+// id is hash_int64(out key, seed = in key): given the in key, the out key can be computed back from
+// it. top(k) gives the k first by (count descending, id ascending), at most `capacity`.
 //
-// Threads: one writer or many readers; the binding locks the object's mutex after it released the GIL.
+// Threads: one writer or many readers; the binding locks the object's mutex after it released the
+// GIL.
 #pragma once
 
 #include "stats/filtered_counters.hpp"

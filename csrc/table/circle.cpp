@@ -38,8 +38,8 @@ std::vector<Weighted> checked_tasks(std::span<const Weighted> tasks, const char*
     if (i > 0 && out[i].task == out[i - 1].task)
       throw wrong("distinct ids", std::to_string(out[i].task) + " twice");
     if (!(out[i].weight >= 0) || std::isinf(out[i].weight))
-      throw wrong("finite weights >= 0", std::to_string(out[i].weight) + " for task " +
-                                             std::to_string(out[i].task));
+      throw wrong("finite weights >= 0",
+                  std::to_string(out[i].weight) + " for task " + std::to_string(out[i].task));
     sum += out[i].weight;
   }
   if (!(sum > 0)) throw wrong("a weight above 0", "only zeros");
@@ -143,8 +143,7 @@ std::vector<Weighted> read_tasks(Reader& from) {
     w.weight = from.amount("weight");
   }
   try {
-    if (checked_tasks(out, "tasks") != out)
-      throw Reader::bad("tasks", "ascending order");
+    if (checked_tasks(out, "tasks") != out) throw Reader::bad("tasks", "ascending order");
   } catch (const std::invalid_argument& error) {
     throw FormatError(error.what());
   }

@@ -14,8 +14,9 @@ std::size_t circle_size(unsigned bits) {
   return std::size_t{1} << bits;
 }
 
-// All tasks in turn, task i gets[i] times, each within its share of every run (Tijdeman's schedule): a task is
-// released for its next turn when it is behind its share, and the earliest deadline goes first.
+// All tasks in turn, task i gets[i] times, each within its share of every run (Tijdeman's
+// schedule): a task is released for its next turn when it is behind its share, and the earliest
+// deadline goes first.
 std::vector<TaskId> interleave(std::span<const Weighted> tasks, std::span<const std::size_t> gets) {
   const std::size_t size = std::accumulate(gets.begin(), gets.end(), std::size_t{0});
   struct Turn {
@@ -70,8 +71,7 @@ DynamicGrouping DynamicGrouping::from_identifiers(std::span<const std::int64_t> 
       throw std::invalid_argument("identifiers: expected distinct ones, got " +
                                   std::to_string(identifiers[i]) + " twice");
     if (tasks[i] < 0)
-      throw std::invalid_argument("tasks: expected ids from 0 up, got " +
-                                  std::to_string(tasks[i]));
+      throw std::invalid_argument("tasks: expected ids from 0 up, got " + std::to_string(tasks[i]));
     owner = tasks[i];
   }
   // Backwards twice around, so that each takes what the next assigned identifier has.

@@ -1,21 +1,23 @@
 // Dynamic grouping (paper 003): the split ratio as a circle of 2^bits identifiers; record n goes to
 // the owner of identifier n mod 2^bits.
 //
-//   from_ratio       counts by apportion(), owners interleaved (trap P14: ranges and sequential ids would come in
-//                    bursts). Of size identifiers task i gets gets_i. The k-th from 1 goes, among the tasks with
-//                    given_i * size < k * gets_i, to the one with the least ceil((given_i + 1) * size /
-//                    gets_i), the last place where it would still be on time; ties to the smaller id
+//   from_ratio       counts by apportion(), owners interleaved (trap P14: ranges and sequential ids
+//                    would come in bursts). Of size identifiers task i gets gets_i. The k-th from 1
+//                    goes, among the tasks with given_i * size < k * gets_i, to the one with the
+//                    least ceil((given_i + 1) * size / gets_i), the last place where it would still
+//                    be on time; ties to the smaller id
 //   from_identifiers some identifiers are assigned; every other belongs to the first assigned one
 //                    clockwise, that is at or after it (the paper's figure 4)
 //   init_shards      the paper's initShards(tasks, shards): task t is assigned identifier
 //                    t + s * tasks for s < shards, in this order; the rest as from_identifiers
-//   reassign         the identifiers of one task go, in ascending order, to the tasks named, interleaved as in
-//                    from_ratio by their weights; no other identifier changes
+//   reassign         the identifiers of one task go, in ascending order, to the tasks named,
+//                    interleaved as in from_ratio by their weights; no other identifier changes
 //   with_ratio       the fewest identifiers change (move_fewest, wanted = from_ratio, start 0)
 //
 // Guarantees, each a test of that name in tests/test_dynamic_grouping.py:
 //   exact         each share differs from its ratio by less than 1 / 2^bits
-//   interleaved   in every run of consecutive identifiers of from_ratio a task has its share of the run, up to 2
+//   interleaved   in every run of consecutive identifiers of from_ratio a task has its share of the
+//                 run, up to 2
 //   only_named    reassign changes the named task's identifiers only
 //   fewest        with_ratio changes as few identifiers as any circle with those counts could
 // Cost: one array lookup per record. Threads: immutable.

@@ -14,36 +14,46 @@ struct Word {
 
 std::span<const Word> words_of(Engine engine) {
   static constexpr Word spark[] = {
-      {"boolean", Field::boolean}, {"tinyint", Field::int8},       {"smallint", Field::int16},
-      {"int", Field::int32},       {"bigint", Field::int64},       {"date", Field::date},
-      {"timestamp", Field::timestamp}, {"string", Field::text},    {"binary", Field::bytes}};
+      {"boolean", Field::boolean},     {"tinyint", Field::int8}, {"smallint", Field::int16},
+      {"int", Field::int32},           {"bigint", Field::int64}, {"date", Field::date},
+      {"timestamp", Field::timestamp}, {"string", Field::text},  {"binary", Field::bytes}};
   static constexpr Word storm[] = {{"boolean", Field::boolean}, {"byte", Field::int8},
                                    {"short", Field::int16},     {"int", Field::int32},
                                    {"long", Field::int64},      {"string", Field::text},
                                    {"bytes", Field::bytes}};
-  static constexpr Word kafka[] = {{"short", Field::int16},  {"integer", Field::int32},
-                                   {"long", Field::int64},   {"string", Field::text},
+  static constexpr Word kafka[] = {{"short", Field::int16}, {"integer", Field::int32},
+                                   {"long", Field::int64},  {"string", Field::text},
                                    {"bytes", Field::bytes}, {"uuid", Field::text}};
   static constexpr Word flink[] = {{"boolean", Field::boolean}, {"byte", Field::int8},
                                    {"short", Field::int16},     {"int", Field::int32},
                                    {"long", Field::int64},      {"string", Field::text}};
   switch (engine) {
-    case Engine::spark: return spark;
-    case Engine::storm: return storm;
-    case Engine::kafka: return kafka;
-    case Engine::flink: return flink;
+    case Engine::spark:
+      return spark;
+    case Engine::storm:
+      return storm;
+    case Engine::kafka:
+      return kafka;
+    case Engine::flink:
+      return flink;
   }
   return {};
 }
 
 Kind kind_of(Field field) noexcept {
   switch (field) {
-    case Field::boolean: return Kind::boolean;
-    case Field::date: return Kind::date;
-    case Field::timestamp: return Kind::timestamp;
-    case Field::text: return Kind::text;
-    case Field::bytes: return Kind::bytes;
-    default: return Kind::integer;
+    case Field::boolean:
+      return Kind::boolean;
+    case Field::date:
+      return Kind::date;
+    case Field::timestamp:
+      return Kind::timestamp;
+    case Field::text:
+      return Kind::text;
+    case Field::bytes:
+      return Kind::bytes;
+    default:
+      return Kind::integer;
   }
 }
 
@@ -56,8 +66,8 @@ void check_range(Field field, std::int64_t number) {
                                 "-bit integers for this home, got " + std::to_string(number));
 }
 
-// Spark's Murmur3_x86_32. Each tail byte is sign-extended and mixed as a word of its own, which standard
-// Murmur3 does not do.
+// Spark's Murmur3_x86_32. Each tail byte is sign-extended and mixed as a word of its own, which
+// standard Murmur3 does not do.
 namespace murmur3 {
 std::uint32_t mix(std::uint32_t h, std::uint32_t k) noexcept {
   k = std::rotl(k * 0xcc9e2d51u, 15) * 0x1b873593u;
@@ -81,8 +91,8 @@ std::uint32_t hash_bytes(std::string_view data, std::uint32_t seed) noexcept {
   std::size_t i = 0;
   for (; i + 4 <= data.size(); i += 4) h = mix(h, xx::load<std::uint32_t>(data.data() + i));
   for (; i < data.size(); ++i)
-    h = mix(h, static_cast<std::uint32_t>(static_cast<std::int32_t>(
-                   static_cast<signed char>(data[i]))));
+    h = mix(h, static_cast<std::uint32_t>(
+                   static_cast<std::int32_t>(static_cast<signed char>(data[i]))));
   return avalanche(h ^ static_cast<std::uint32_t>(data.size()));
 }
 }  // namespace murmur3
@@ -138,20 +148,23 @@ std::uint32_t java_text(std::string_view text) noexcept {
 std::uint32_t java_hash(const Value& value, Field field) noexcept {
   if (value.kind == Kind::null) return 0;
   switch (field) {
-    case Field::boolean: return value.number != 0 ? 1231 : 1237;
+    case Field::boolean:
+      return value.number != 0 ? 1231 : 1237;
     case Field::int64: {
       const auto wide = static_cast<std::uint64_t>(value.number);
       return static_cast<std::uint32_t>(wide ^ wide >> 32);
     }
-    case Field::text: return java_text(value.bytes);
+    case Field::text:
+      return java_text(value.bytes);
     case Field::bytes: {
       std::uint32_t h = 1;
       for (const char byte : value.bytes)
-        h = 31 * h + static_cast<std::uint32_t>(
-                         static_cast<std::int32_t>(static_cast<signed char>(byte)));
+        h = 31 * h +
+            static_cast<std::uint32_t>(static_cast<std::int32_t>(static_cast<signed char>(byte)));
       return h;
     }
-    default: return static_cast<std::uint32_t>(value.number);
+    default:
+      return static_cast<std::uint32_t>(value.number);
   }
 }
 
@@ -176,9 +189,10 @@ EngineHome::EngineHome(Engine engine, std::int64_t tasks, const std::vector<std:
     throw std::invalid_argument("n: expected 1 to 2147483647, got " + std::to_string(tasks));
   tasks_ = static_cast<TaskId>(tasks);
   if (types.empty() || types.size() > 25 || (engine == Engine::kafka && types.size() != 1))
-    throw std::invalid_argument("key_type: expected " +
-                                std::string(engine == Engine::kafka ? "one type" : "1 to 25 types") +
-                                ", got " + std::to_string(types.size()));
+    throw std::invalid_argument(
+        "key_type: expected " +
+        std::string(engine == Engine::kafka ? "one type" : "1 to 25 types") + ", got " +
+        std::to_string(types.size()));
   for (const std::string& type : types) {
     std::string known;
     bool found = false;
@@ -188,8 +202,7 @@ EngineHome::EngineHome(Engine engine, std::int64_t tasks, const std::vector<std:
       fields_.push_back(word.field);
       found = true;
     }
-    if (!found)
-      throw std::invalid_argument("key_type: expected one of " + known + ", got " + type);
+    if (!found) throw std::invalid_argument("key_type: expected one of " + known + ", got " + type);
   }
   if (engine == Engine::flink) {
     if (max_parallelism < tasks || max_parallelism > 32768)
@@ -244,7 +257,9 @@ TaskId EngineHome::home(const Value* values) const {
         else
           hash = murmur3::hash_int(value.number, hash);
         break;
-      case Engine::storm: hash = 31 * hash + java_hash(value, field); break;
+      case Engine::storm:
+        hash = 31 * hash + java_hash(value, field);
+        break;
       case Engine::kafka:
       case Engine::flink:
         if (value.kind == Kind::null)
@@ -264,13 +279,15 @@ TaskId EngineHome::home(const Value* values) const {
     }
   }
   switch (engine_) {
-    case Engine::kafka: return static_cast<TaskId>(hash & 0x7fffffffu) % tasks_;
+    case Engine::kafka:
+      return static_cast<TaskId>(hash & 0x7fffffffu) % tasks_;
     case Engine::flink: {
       const auto most = static_cast<std::uint32_t>(max_parallelism_);
       return static_cast<TaskId>(flink_murmur(hash) % most * static_cast<std::uint32_t>(tasks_) /
                                  most);
     }
-    default: return floor_mod(hash, tasks_);
+    default:
+      return floor_mod(hash, tasks_);
   }
 }
 

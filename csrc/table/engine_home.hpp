@@ -2,12 +2,14 @@
 // a table over such a home names only the keys that leave.
 //
 //   spark   repartition(n, cols): pmod(Murmur3 of the columns, seed 42, n); types are not widened
-//   storm   fieldsGrouping: floorMod(Arrays.deepHashCode(fields), n), an index into the ascending tasks
+//   storm   fieldsGrouping: floorMod(Arrays.deepHashCode(fields), n), an index into the ascending
+//           tasks
 //   kafka   the keyed partitioner: toPositive(murmur2(serialized key)) % n
-//   flink   keyBy: key group = murmurHash(hashCode) % max_parallelism, then group * n / max_parallelism; a key of
-//           several fields hashes as Flink's TupleN
-// The engines hash an int and a long of one number differently, so the type of each field is fixed here
-// and values must be of it. A null has a home in Spark and Storm; Kafka and Flink refuse it, and so does this.
+//   flink   keyBy: key group = murmurHash(hashCode) % max_parallelism, then group * n /
+//           max_parallelism; a key of several fields hashes as Flink's TupleN
+// The engines hash an int and a long of one number differently, so the type of each field is fixed
+// here and values must be of it. A null has a home in Spark and Storm; Kafka and Flink refuse it,
+// and so does this.
 //
 // Guarantee: engine_vectors (equal to the engines' own classes on the golden files).
 // Cost: one hash per record, by value; 5 to 20 ns. Threads: immutable.
@@ -33,14 +35,15 @@ enum class Field : std::uint8_t {
 class EngineHome {
  public:
   // types are the engine's own words, for example "bigint" (Spark), "long" (Storm, Flink, Kafka).
-  // Throws std::invalid_argument for tasks outside 1 to 2^31 - 1, a type the engine does not have, several
-  // fields for Kafka, and max_parallelism outside tasks to 32768 (Flink).
+  // Throws std::invalid_argument for tasks outside 1 to 2^31 - 1, a type the engine does not have,
+  // several fields for Kafka, and max_parallelism outside tasks to 32768 (Flink).
   EngineHome(Engine engine, std::int64_t tasks, const std::vector<std::string>& types,
              std::int64_t max_parallelism);
 
   // Throws TypeMismatch when the batch cannot hold such values.
   void expect(const Batch& values) const;
-  // Homes of rows [begin, begin + count). Throws std::invalid_argument for a value outside its type.
+  // Homes of rows [begin, begin + count). Throws std::invalid_argument for a value outside its
+  // type.
   void homes(const Batch& values, std::size_t begin, std::size_t count, TaskId* out) const;
 
   [[nodiscard]] Engine engine() const noexcept { return engine_; }

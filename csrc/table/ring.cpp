@@ -159,9 +159,8 @@ Ring Ring::from_bytes(std::string_view data) {
   const std::vector<std::size_t> gets = apportion(tasks, owners.size());
   std::vector<std::size_t> has(tasks.size());
   for (const TaskId owner : owners) {
-    const auto at = std::lower_bound(
-        tasks.begin(), tasks.end(), owner,
-        [](const Weighted& w, TaskId task) { return w.task < task; });
+    const auto at = std::lower_bound(tasks.begin(), tasks.end(), owner,
+                                     [](const Weighted& w, TaskId task) { return w.task < task; });
     Reader::check(at != tasks.end() && at->task == owner, "owners", "tasks");
     ++has[static_cast<std::size_t>(at - tasks.begin())];
   }

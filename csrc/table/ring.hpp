@@ -1,23 +1,25 @@
 // Consistent-hash ring: the home of every key that the routing table does not pin.
 //
-// A circle of 2^bits identifiers, each with an owner. Task t with weight w puts max(1, round(replicas * w
-// / mean)) points on the circle, halves rounded up, mean that of the weights above 0; none where w is 0.
-// Point j lies at hash_int64(j, seed =
-// hash_int64(t, seed = hash_int64(salt))), a 64-bit position. Identifiers are taken in ascending order;
-// identifier i goes to the first point at or after i * 2^(64 - bits), points ordered by (position, task)
-// and around the circle, whose task still has room; room is what apportion() gives its weight
-// (circle.hpp). A key's home is the owner at its top `bits` bits.
-// with_tasks() keeps bits, replicas and salt, and moves the fewest identifiers (move_fewest, wanted = the
-// new ring made from scratch, start = hash_int64(1, seed = hash_int64(salt)) >> (64 - bits)). From then on
-// history matters, so the owners themselves travel.
+// A circle of 2^bits identifiers, each with an owner. Task t with weight w puts max(1,
+// round(replicas * w / mean)) points on the circle, halves rounded up, mean that of the weights
+// above 0; none where w is 0. Point j lies at hash_int64(j, seed =
+// hash_int64(t, seed = hash_int64(salt))), a 64-bit position. Identifiers are taken in ascending
+// order; identifier i goes to the first point at or after i * 2^(64 - bits), points ordered by
+// (position, task) and around the circle, whose task still has room; room is what apportion() gives
+// its weight (circle.hpp). A key's home is the owner at its top `bits` bits.
+// with_tasks() keeps bits, replicas and salt, and moves the fewest identifiers (move_fewest, wanted
+// = the new ring made from scratch, start = hash_int64(1, seed = hash_int64(salt)) >> (64 - bits)).
+// From then on history matters, so the owners themselves travel.
 //
 // Guarantees, each a test of that name in tests/test_ring.py:
-//   stable        Ring(tasks, bits, replicas, salt) is a pure function, in any process on any platform
+//   stable        Ring(tasks, bits, replicas, salt) is a pure function, in any process on any
+//                 platform
 //   even          every task owns its exact share of the circle, rounded down or up
 //   fewest        with_tasks() moves as few identifiers as any circle with those shares could
 //   independent   rings of two salts place a key independently
 //   unchanged     with_tasks() of the same tasks changes nothing
-// Cost: one array lookup per key. Memory: 4 * 2^bits bytes. Threads: immutable, so any number may read.
+// Cost: one array lookup per key. Memory: 4 * 2^bits bytes. Threads: immutable, so any number may
+// read.
 #pragma once
 
 #include <memory>
@@ -62,7 +64,7 @@ class Ring {
   unsigned bits_;
   unsigned replicas_;
   std::uint64_t salt_;
-  std::vector<TaskId> owners_;   // one per identifier
+  std::vector<TaskId> owners_;  // one per identifier
   std::uint64_t fingerprint_;
 };
 

@@ -21,7 +21,8 @@ RoutingTable::RoutingTable(std::vector<Key> ids, std::vector<TaskId> targets, Va
 void RoutingTable::build() {
   const std::size_t n = ids_.size();
   pilots_.assign(n / 5 + 1, 0);
-  // With 65,536 pilots a load of 0.85 practically always succeeds at once; a lower one follows if not.
+  // With 65,536 pilots a load of 0.85 practically always succeeds at once; a lower one follows if
+  // not.
   for (std::size_t slots = n + n / 6 + 1;; slots += slots / 4 + 1) {
     slots_.assign(slots, Slot{0, 0});
     if (place_all()) return;

@@ -1,13 +1,13 @@
 // Routing table: bounded exceptions to the home, key -> task, behind a static perfect hash.
 //
-// Every key of the table has exactly one slot, so a lookup reads one slot, compares one id and selects:
-// no probing and no branch that depends on the data. Construction (deterministic): keys are grouped into
-// buckets of about five by their low 32 bits; from the largest bucket on, each takes the smallest pilot
-// that sends its keys to free slots, slot = floor(high32(key * (pilot * 0x9E3779B97F4A7C15 | 1)) *
-// slots / 2^32).
+// Every key of the table has exactly one slot, so a lookup reads one slot, compares one id and
+// selects: no probing and no branch that depends on the data. Construction (deterministic): keys
+// are grouped into buckets of about five by their low 32 bits; from the largest bucket on, each
+// takes the smallest pilot that sends its keys to free slots, slot = floor(high32(key * (pilot *
+// 0x9E3779B97F4A7C15 | 1)) * slots / 2^32).
 //
-// Guarantees: exact (equal to a dict, tests/test_router.py), total (a key that is not there gets the
-// fallback).
+// Guarantees: exact (equal to a dict, tests/test_router.py), total (a key that is not there gets
+// the fallback).
 // Cost: 3 to 12 ns per key with up to 1e6 entries; building about 0.3 us per entry.
 // Memory: 19 bytes per entry for the hash. Threads: immutable.
 #pragma once
@@ -32,7 +32,7 @@ class RoutingTable {
 
   [[nodiscard]] bool empty() const noexcept { return ids_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return ids_.size(); }
-  [[nodiscard]] std::span<const Key> ids() const noexcept { return ids_; }          // ascending
+  [[nodiscard]] std::span<const Key> ids() const noexcept { return ids_; }  // ascending
   [[nodiscard]] std::span<const TaskId> targets() const noexcept { return targets_; }
   [[nodiscard]] const ValueList& names() const noexcept { return names_; }
   [[nodiscard]] std::size_t bytes_used() const noexcept;
