@@ -39,14 +39,12 @@ PYROUTE_AVX512 void hash_avx512(const std::int64_t* values, std::size_t count, K
 // a byte left take that step, the others wait. A step that no lane needs is skipped. Nothing beyond
 // a text is read: words are gathered where there are eight more bytes, and the last one to three
 // bytes come from the four that end the text, or one by one where it is shorter.
-PYROUTE_AVX512 inline void hash_eight(const char* const* texts, const std::uint64_t* sizes,
-                                      Key* keys) noexcept {
+PYROUTE_AVX512 inline void hash_eight(__m512i at, __m512i size, Key* keys) noexcept {
   const __m512i p1 = _mm512_set1_epi64(static_cast<long long>(xx::p1)),
                 p2 = _mm512_set1_epi64(static_cast<long long>(xx::p2)),
                 p3 = _mm512_set1_epi64(static_cast<long long>(xx::p3)),
                 p4 = _mm512_set1_epi64(static_cast<long long>(xx::p4)),
                 p5 = _mm512_set1_epi64(static_cast<long long>(xx::p5));
-  const __m512i at = _mm512_loadu_si512(texts), size = _mm512_loadu_si512(sizes);
   __m512i h = _mm512_add_epi64(_mm512_add_epi64(_mm512_loadu_si512(keys), p5), size);
   for (int word = 0; word < 3; ++word) {
     const __mmask8 has = _mm512_cmpge_epu64_mask(size, _mm512_set1_epi64(8 * (word + 1)));
@@ -76,7 +74,11 @@ PYROUTE_AVX512 inline void hash_eight(const char* const* texts, const std::uint6
     bytes = _mm512_srlv_epi64(bytes, spare);
     if (far != tail) {
       alignas(64) std::uint64_t few[8];
+      alignas(64) std::uint64_t sizes[8];
+      alignas(64) const char* texts[8];
       _mm512_store_si512(few, bytes);
+      _mm512_store_si512(sizes, size);
+      _mm512_store_si512(texts, at);
       for (unsigned lane = 0; lane < 8; ++lane) {
         if ((tail & ~far) >> lane & 1) {
           few[lane] = 0;
@@ -101,17 +103,57 @@ PYROUTE_AVX512 inline void hash_eight(const char* const* texts, const std::uint6
   _mm512_storeu_si512(keys, h);
 }
 
-PYROUTE_AVX512 std::size_t hash_texts_avx512(const char* const* texts, const std::uint64_t* sizes,
-                                             std::size_t count, Key* keys) noexcept {
+// load(i, at, size): where eight texts from i on lie and how long they are.
+template <class Load>
+PYROUTE_AVX512 inline std::size_t hash_by_eight(std::size_t count, Key* keys,
+                                                const Load& load) noexcept {
   std::size_t i = 0;
   for (; i + 8 <= count; i += 8) {
-    if (_mm512_cmpge_epu64_mask(_mm512_loadu_si512(sizes + i), _mm512_set1_epi64(32)) == 0)
-      hash_eight(texts + i, sizes + i, keys + i);
-    else
-      for (std::size_t lane = i; lane < i + 8; ++lane)
-        keys[lane] = hash_bytes(texts[lane], sizes[lane], keys[lane]);
+    __m512i at, size;
+    load(i, at, size);
+    if (_mm512_cmpge_epu64_mask(size, _mm512_set1_epi64(32)) == 0) {
+      hash_eight(at, size, keys + i);
+      continue;
+    }
+    alignas(64) std::uint64_t sizes[8];
+    alignas(64) const char* texts[8];
+    _mm512_store_si512(sizes, size);
+    _mm512_store_si512(texts, at);
+    for (std::size_t lane = 0; lane < 8; ++lane)
+      keys[i + lane] = hash_bytes(texts[lane], sizes[lane], keys[i + lane]);
   }
   return i;
+}
+
+struct LoadTexts {
+  const char* const* texts;
+  const std::uint64_t* sizes;
+  PYROUTE_AVX512 void operator()(std::size_t i, __m512i& at, __m512i& size) const noexcept {
+    at = _mm512_loadu_si512(texts + i);
+    size = _mm512_loadu_si512(sizes + i);
+  }
+};
+
+template <class Offset>
+struct LoadSlices {
+  const char* data;
+  const Offset* offsets;
+  PYROUTE_AVX512 static __m512i wide(const std::int32_t* from) noexcept {
+    return _mm512_cvtepi32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  }
+  PYROUTE_AVX512 static __m512i wide(const std::int64_t* from) noexcept {
+    return _mm512_loadu_si512(from);
+  }
+  PYROUTE_AVX512 void operator()(std::size_t i, __m512i& at, __m512i& size) const noexcept {
+    const __m512i from = wide(offsets + i);
+    at = _mm512_add_epi64(from, _mm512_set1_epi64(reinterpret_cast<long long>(data)));
+    size = _mm512_sub_epi64(wide(offsets + i + 1), from);
+  }
+};
+
+template <class Load>
+PYROUTE_AVX512 std::size_t hash_avx512(const Load& load, std::size_t count, Key* keys) noexcept {
+  return hash_by_eight(count, keys, load);
 }
 #pragma GCC diagnostic pop
 #endif
@@ -122,10 +164,25 @@ void hash_texts(const char* const* texts, const std::uint64_t* sizes, std::size_
                 Key* keys) noexcept {
   std::size_t done = 0;
 #if PYROUTE_X86
-  if (simd() == Simd::avx512) done = hash_texts_avx512(texts, sizes, count, keys);
+  if (simd() == Simd::avx512) done = hash_avx512(LoadTexts{texts, sizes}, count, keys);
 #endif
   for (; done < count; ++done) keys[done] = hash_bytes(texts[done], sizes[done], keys[done]);
 }
+
+template <class Offset>
+void hash_slices(const char* data, const Offset* offsets, std::size_t count, Key* keys) noexcept {
+  std::size_t done = 0;
+#if PYROUTE_X86
+  if (simd() == Simd::avx512) done = hash_avx512(LoadSlices<Offset>{data, offsets}, count, keys);
+#endif
+  for (; done < count; ++done)
+    keys[done] =
+        hash_bytes(data + offsets[done],
+                   static_cast<std::size_t>(offsets[done + 1] - offsets[done]), keys[done]);
+}
+
+template void hash_slices(const char*, const std::int32_t*, std::size_t, Key*) noexcept;
+template void hash_slices(const char*, const std::int64_t*, std::size_t, Key*) noexcept;
 
 std::int64_t unhash_int64(Key key, Key seed) noexcept {
   std::uint64_t h = key;

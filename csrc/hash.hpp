@@ -101,6 +101,11 @@ inline T load(const char* at) noexcept {
 void hash_texts(const char* const* texts, const std::uint64_t* sizes, std::size_t count,
                 Key* keys) noexcept;
 
+// The same for texts that lie one after another, text i from offsets[i] to offsets[i + 1]; Offset is
+// std::int32_t or std::int64_t.
+template <class Offset>
+void hash_slices(const char* data, const Offset* offsets, std::size_t count, Key* keys) noexcept;
+
 // hash_int64 of a whole block with the seed 42, by the widest SIMD path in force (simd.hpp).
 void hash_int64s(const std::int64_t* values, std::size_t count, Key* out) noexcept;
 
