@@ -128,7 +128,7 @@ namespace {
 // ---- lists ----
 
 struct PythonTypes {
-  py::object uuid, decimal, np_bool, np_datetime, pandas_na;
+  py::object uuid, decimal, np_bool, np_datetime;
 };
 
 const PythonTypes& python_types() {
@@ -138,7 +138,7 @@ const PythonTypes& python_types() {
         const auto numpy = py::module_::import("numpy");
         return PythonTypes{py::module_::import("uuid").attr("UUID"),
                            py::module_::import("decimal").attr("Decimal"), numpy.attr("bool_"),
-                           numpy.attr("datetime64"), py::none()};
+                           numpy.attr("datetime64")};
       })
       .get_stored();
 }

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
-
-
-class Core(Protocol):
-    """The part of a native kernel that this module needs."""
-
-    def to_bytes(self) -> bytes: ...
-    def equals(self, other: Any, /) -> bool: ...
 
 
 class Kernel:
