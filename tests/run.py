@@ -252,7 +252,7 @@ PARTS = [
     Part(lint, 30),
     Part(types, 90),
     Part(unit, 240),
-    Part(sanitize, 420),
+    Part(sanitize, 240),
     Part(sdist, 240),
 ]
 
