@@ -5,10 +5,6 @@ namespace {
 
 constexpr const char* kCapsule = "pyroute.router";
 
-struct RouterBox {
-  std::shared_ptr<const Router> router;
-};
-
 py::object home_object(const std::shared_ptr<const Home>& home) {
   if (std::holds_alternative<Ring>(*home)) return py::cast(RingBox(home));
   return py::cast(EngineBox(home));

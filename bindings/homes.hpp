@@ -1,4 +1,4 @@
-// A home as Python holds it: shared with every router over it.
+// Homes and routers as Python holds them: a home is shared with every router over it.
 #pragma once
 
 #include "keys.hpp"
@@ -19,6 +19,10 @@ struct EngineBox : HomeBox {
       : HomeBox{std::make_shared<const Home>(std::move(engine))} {}
   explicit EngineBox(std::shared_ptr<const Home> shared) : HomeBox{std::move(shared)} {}
   [[nodiscard]] const EngineHome& engine() const { return std::get<EngineHome>(*home); }
+};
+
+struct RouterBox {
+  std::shared_ptr<const Router> router;
 };
 
 using Weights = std::vector<std::pair<TaskId, double>>;

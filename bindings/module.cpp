@@ -13,6 +13,8 @@ void bind_ring(py::module_& m);
 void bind_dynamic_grouping(py::module_& m);
 void bind_homes(py::module_& m);
 void bind_router(py::module_& m);
+void bind_planner(py::module_& m);
+void bind_plan(py::module_& m);
 }  // namespace pyroute
 
 PYBIND11_MODULE(_core, m) {
@@ -37,4 +39,6 @@ PYBIND11_MODULE(_core, m) {
   bind_dynamic_grouping(m);
   bind_homes(m);
   bind_router(m);
+  bind_planner(m);
+  bind_plan(m);
 }

@@ -16,6 +16,8 @@ from pyroute.dynamic_grouping import DynamicGrouping
 from pyroute.homes import FlinkKeyGroup, KafkaHash, SparkHash, StormHash
 from pyroute.key_stats import KeyStats, Snapshot
 from pyroute.keys import Keys, keys
+from pyroute.plan import Migrations, Plan, PlanDiff
+from pyroute.rebalance import elastic, rebalance
 from pyroute.ring import Ring
 from pyroute.router import Router
 from pyroute.space_saving import PairSpaceSaving, SpaceSaving, TopKeys, TopPairs
@@ -30,7 +32,10 @@ __all__ = [
     "KafkaHash",
     "KeyStats",
     "Keys",
+    "Migrations",
     "PairSpaceSaving",
+    "Plan",
+    "PlanDiff",
     "Ring",
     "Router",
     "Snapshot",
@@ -40,6 +45,8 @@ __all__ = [
     "TopKeys",
     "TopPairs",
     "__version__",
+    "elastic",
     "keys",
+    "rebalance",
     "simd",
 ]

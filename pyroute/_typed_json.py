@@ -9,11 +9,13 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
+import json
 from typing import Any
 
 import numpy as np
 
 from pyroute._core import FormatError
+from pyroute.keys import Keys
 
 _EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - timestamps of keys have no zone
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -92,3 +94,33 @@ def _number(text: Any, least: int, end: int) -> int:
     if not least <= number < end:
         raise ValueError("a number in range")
     return number
+
+
+def decode_keys(typed: list[Any]) -> Any:
+    """Values of typed forms, or `Keys` where they are identities alone."""
+    ids = [decode_id(form) for form in typed]
+    if ids and all(key is not None for key in ids):
+        return Keys.from_ids(np.array(ids, np.uint64))
+    return [decode(form) for form in typed]
+
+
+def expect_ints(values: Any, name: str) -> list[int]:
+    """The list, where it holds integers and nothing else."""
+    if not isinstance(values, list) or not all(type(value) is int for value in values):
+        raise FormatError(f"{name}: expected integers, got others")
+    return values
+
+
+def document(text: str | bytes, kind: str, word: str) -> dict[str, Any]:
+    """The JSON object in a text, where it says that it is of this kind, in a version known here."""
+    if not isinstance(text, str | bytes | bytearray):
+        raise TypeError(f"text: expected JSON text, got {type(text).__name__}")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"text: expected JSON, got {error}") from error
+    if not isinstance(found, dict) or found.get("format") != kind:
+        raise FormatError(f"text: expected a {word}, got other JSON")
+    if found.get("format_version") != 1:
+        raise FormatError(f"text: expected format version 1, got {found.get('format_version')}")
+    return found

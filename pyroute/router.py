@@ -23,6 +23,7 @@ from pyroute._hotpath import OneRecord
 from pyroute._kernel import Kernel
 from pyroute.homes import EngineHome, wrap_engine
 from pyroute.keys import Keys, as_core
+from pyroute.plan import Plan
 from pyroute.ring import Ring
 
 _FORMAT = "pyroute.router"
@@ -160,6 +161,36 @@ class Router(Kernel):
             salt = np.full(len(core), salt[0]) if one else salt
         return self._core.route(core, salt)  # type: ignore[no-any-return]
 
+    def apply(self, plan: Plan) -> Router:
+        """The router that a plan makes of this one, at the next version.
+
+        A plan that was made for another version or another state of the routing is refused with
+        `ValueError`.
+        """
+        if not isinstance(plan, Plan):
+            raise TypeError(f"plan: expected a Plan, got {type(plan).__name__}")
+        if plan.version != self.version:
+            raise ValueError(
+                f"plan: expected one made for version {self.version}, got version {plan.version}"
+            )
+        if plan.fingerprint != self.fingerprint:
+            raise ValueError(
+                f"plan: expected one made for fingerprint {self.fingerprint:016x},"
+                f" got {plan.fingerprint:016x}"
+            )
+        after = plan.after
+        home = self.home if after.home is None else after.home
+        return Router._wrap(
+            _core.Router(
+                home._core,
+                as_core(after.table.keys_.keys(), "table"),
+                after.table.targets,
+                as_core(after.split_keys.keys(), "splits"),
+                after.split_tasks,
+                self.version + 1,
+            )
+        )
+
     @property
     def home(self) -> Ring | EngineHome:
         """Where keys go that are neither tabled nor split."""
@@ -244,12 +275,7 @@ class Router(Kernel):
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Read what `to_json` wrote; anything else raises `FormatError`."""
-        if not isinstance(text, str | bytes | bytearray):
-            raise TypeError(f"text: expected JSON text, got {type(text).__name__}")
-        try:
-            document = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise _core.FormatError(f"text: expected JSON, got {error}") from error
+        document = _typed_json.document(text, _FORMAT, "router")
         try:
             return cls._from_document(document)
         except _core.FormatError:
@@ -259,19 +285,13 @@ class Router(Kernel):
 
     @classmethod
     def _from_document(cls, document: Any) -> Self:
-        if not isinstance(document, dict) or document.get("format") != _FORMAT:
-            raise _core.FormatError("text: expected a router, got other JSON")
-        if document.get("format_version") != 1:
-            got = document.get("format_version")
-            raise _core.FormatError(f"text: expected format version 1, got {got}")
         data = base64.b64decode(document["home"]["bytes"], validate=True)
         ring = document["home"]["kind"] == "Ring"
         home = Ring.from_bytes(data) if ring else EngineHome.from_bytes(data)
         table, splits = document["table"], document["splits"]
-        values, targets = _decode_keys([row[0] for row in table]), [row[1] for row in table]
-        split_values = _decode_keys([row[0] for row in splits])
-        if not all(type(target) is int for target in targets):
-            raise _core.FormatError("table: expected task ids, got others")
+        values, targets = _typed_json.decode_keys([row[0] for row in table]), [row[1] for row in table]
+        split_values = _typed_json.decode_keys([row[0] for row in splits])
+        _typed_json.expect_ints(targets, "table")
         self = cls.__new__(cls)
         self._finish(
             _core.Router(
@@ -338,10 +358,3 @@ def _split_pairs(splits: Any) -> tuple[Any, list[list[int]]]:
         if not isinstance(tasks, Sequence | np.ndarray) or isinstance(tasks, str | bytes):
             raise TypeError(f"splits: expected tasks for each value, got {type(tasks).__name__}")
     return list(splits), [task_ids(tasks, "splits").tolist() for tasks in splits.values()]
-
-
-def _decode_keys(typed: list[Any]) -> Any:
-    ids = [_typed_json.decode_id(form) for form in typed]
-    if ids and all(key is not None for key in ids):
-        return Keys.from_ids(np.array(ids, np.uint64))
-    return [_typed_json.decode(form) for form in typed]

@@ -23,16 +23,11 @@
 #include "table/engine_home.hpp"
 #include "table/ring.hpp"
 #include "table/routing_table.hpp"
+#include "table/split.hpp"
 
 namespace pyroute {
 
 using Home = std::variant<Ring, EngineHome>;
-
-struct Split {
-  Key id;
-  std::vector<TaskId> tasks;  // in the order given
-  [[nodiscard]] bool operator==(const Split&) const = default;
-};
 
 class Router {
  public:

@@ -1,9 +1,12 @@
 #include "stats/snapshot.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <numeric>
 #include <stdexcept>
+#include <utility>
+
+#include "memory.hpp"
 
 namespace pyroute {
 namespace {
@@ -38,9 +41,11 @@ Snapshot::Snapshot(std::vector<Key> ids, ValueList names, std::vector<Cost> cost
       names_(std::move(names)),
       costs_(std::move(costs)),
       state_sizes_(std::move(state_sizes)),
-      interval_(interval) {}
+      interval_(interval) {
+  find_doubles();
+}
 
-void Snapshot::check() const {
+void Snapshot::check() {
   const std::size_t n = ids_.size();
   if (costs_.size() != n)
     wrong("costs", std::to_string(n) + " of them", std::to_string(costs_.size()));
@@ -58,18 +63,41 @@ void Snapshot::check() const {
     if (!amount(load.cost)) wrong("background", "finite loads >= 0", std::to_string(load.cost));
   }
   if (interval_ < 0) wrong("interval", "0 or more", std::to_string(interval_));
-  std::vector<std::size_t> order(n);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return ids_[a] != ids_[b] ? ids_[a] < ids_[b] : a < b;
-  });
+  find_doubles();
   // Two values may share an id (that is for a table to refuse), one value may not come twice.
-  for (std::size_t i = 0; i < n; ++i)
-    for (std::size_t j = i + 1; j < n && ids_[order[j]] == ids_[order[i]]; ++j)
-      if (names_.encoded(order[i], ids_[order[i]]) == names_.encoded(order[j], ids_[order[j]]))
+  for (const std::size_t row : doubles_)
+    for (std::size_t first = 0; first < row; ++first)
+      if (ids_[first] == ids_[row] &&
+          names_.encoded(first, ids_[first]) == names_.encoded(row, ids_[row]))
         wrong("values", "each value once",
-              "the value of row " + std::to_string(order[i]) + " again in row " +
-                  std::to_string(order[j]));
+              "the value of row " + std::to_string(first) + " again in row " +
+                  std::to_string(row));
+}
+
+void Snapshot::find_doubles() {
+  // Open addressing on the ids themselves; 0 marks a free slot and is told apart by a flag.
+  const std::size_t n = ids_.size();
+  const auto bits = static_cast<unsigned>(std::bit_width(std::max<std::size_t>(n, 4)));
+  std::vector<Key, LargePages<Key>> slots(std::size_t{2} << bits);
+  const std::size_t mask = slots.size() - 1;
+  // Spread again: ids that came as they are may be in order.
+  const auto slot_of = [&](Key id) {
+    return static_cast<std::size_t>(id * 0x9E3779B97F4A7C15u >> (63 - bits));
+  };
+  constexpr std::size_t ahead = 16;
+  bool zero = false;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (i + ahead < n) __builtin_prefetch(&slots[slot_of(ids_[i + ahead])], 1);
+    const Key id = ids_[i];
+    if (id == 0) {
+      if (std::exchange(zero, true)) doubles_.push_back(i);
+      continue;
+    }
+    std::size_t at = slot_of(id);
+    while (slots[at] != 0 && slots[at] != id) at = (at + 1) & mask;
+    if (slots[at] == id) doubles_.push_back(i);
+    slots[at] = id;
+  }
 }
 
 //   interval varint, count varint, ids u64, values, costs f64, state sizes varint,

@@ -26,6 +26,8 @@ class Snapshot {
   Snapshot(std::vector<Key> ids, ValueList names, std::vector<Cost> costs,
            std::vector<StateSize> state_sizes, std::int64_t interval);
 
+  // Rows whose id an earlier row has: two values may share one.
+  [[nodiscard]] const std::vector<std::size_t>& doubles() const noexcept { return doubles_; }
   [[nodiscard]] std::span<const Key> ids() const noexcept { return ids_; }
   [[nodiscard]] const ValueList& names() const noexcept { return names_; }
   [[nodiscard]] std::span<const Cost> costs() const noexcept { return costs_; }
@@ -39,7 +41,8 @@ class Snapshot {
 
  private:
   Snapshot() = default;
-  void check() const;
+  void check();
+  void find_doubles();
 
   std::vector<Key> ids_;
   ValueList names_;
@@ -47,6 +50,7 @@ class Snapshot {
   std::vector<StateSize> state_sizes_;
   std::vector<Load> background_;  // ascending by task
   std::int64_t interval_ = 0;
+  std::vector<std::size_t> doubles_;
 };
 
 }  // namespace pyroute

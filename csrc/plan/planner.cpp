@@ -1,0 +1,260 @@
+#include "plan/planner.hpp"
+
+#include <numeric>
+#include <queue>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "plan/editor.hpp"
+#include "plan/llfd.hpp"
+#include "plan/readj.hpp"
+#include "plan/search.hpp"
+
+namespace pyroute {
+namespace {
+
+// Pieces for which `of` holds, ordered by `before`.
+template <class Of, class Before>
+std::vector<std::size_t> pieces(const Placement& placement, Of&& of, Before&& before) {
+  std::vector<std::size_t> found;
+  for (std::size_t piece = 0; piece < placement.where.size(); ++piece)
+    if (of(piece)) found.push_back(piece);
+  std::sort(found.begin(), found.end(), before);
+  return found;
+}
+
+Placement simple(const Problem& p) {
+  const std::size_t n = p.records();
+  Placement out;
+  out.where.resize(n);
+  out.load = p.base;
+  out.trials = 1;
+  if (!p.count.empty()) {
+    out.count = p.count;
+    out.record.resize(n);
+    std::iota(out.record.begin(), out.record.end(), 0u);
+  }
+  std::vector<std::uint32_t> order;
+  for (std::size_t r = 0; r < n; ++r) {
+    out.where[r] = start_of(p, r);
+    if (p.cost[r] > 0 || out.where[r] == kNowhere) order.push_back(static_cast<std::uint32_t>(r));
+  }
+  std::sort(order.begin(), order.end(), dearest_first(p));
+  using Level = std::pair<double, Position>;
+  std::priority_queue<Level, std::vector<Level>, std::greater<>> levels;
+  for (std::size_t t = 0; t < p.tasks(); ++t)
+    if (p.open[t] != 0) levels.emplace(p.base[t] / p.capacity[t], static_cast<Position>(t));
+  std::vector<std::uint32_t> got(p.tasks());
+  for (const std::uint32_t r : order) {
+    std::vector<Position> targets;
+    for (std::uint32_t i = 0; i < p.keys_of(r); ++i) {
+      const Position t = levels.top().second;
+      levels.pop();
+      out.load[index(t)] += p.cost[r];
+      levels.emplace(out.load[index(t)] / p.capacity[index(t)], t);
+      if (got[index(t)]++ == 0) targets.push_back(t);
+    }
+    out.where[r] = targets[0];
+    if (!out.count.empty()) out.count[r] = got[index(targets[0])];
+    got[index(targets[0])] = 0;
+    for (std::size_t i = 1; i < targets.size(); ++i) {
+      out.record.push_back(r);
+      out.count.push_back(std::exchange(got[index(targets[i])], 0u));
+      out.where.push_back(targets[i]);
+    }
+  }
+  return out;
+}
+
+Placement run_once(const Problem& p, Psi psi, bool clean) {
+  Llfd llfd(p, psi);
+  llfd.run(clean ? llfd.entries() : 0);
+  return llfd.placement();
+}
+
+bool table_holds(const Problem& p, const Llfd& llfd) {
+  return p.max_table < 0 || llfd.table_size() <= p.max_table;
+}
+
+Placement mixed(const Problem& p, Llfd& llfd) {
+  for (std::int64_t n = 0;;) {
+    llfd.run(n);
+    if (table_holds(p, llfd)) return llfd.placement();
+    if (n == llfd.entries()) break;
+    n = std::min(llfd.entries(), n + llfd.table_size() - p.max_table);
+  }
+  const std::int64_t trials = llfd.placement().trials;
+  Placement out = run_once(p, Psi::cost, true);
+  out.trials += trials;
+  return out;
+}
+
+Placement mixed_bf(const Problem& p, Llfd& llfd) {
+  std::int64_t best = -1;
+  StateSize least = 0;
+  for (std::int64_t n = 0; n <= llfd.entries(); ++n) {
+    llfd.run(n);
+    if (llfd.stuck() > 0 || !table_holds(p, llfd)) continue;
+    if (best >= 0 && llfd.migration() >= least) continue;
+    best = n;
+    least = llfd.migration();
+  }
+  if (best < 0) return mixed(p, llfd);
+  llfd.run(best);
+  return llfd.placement();
+}
+
+void return_moved(const Problem& p, Placement& out) {
+  const std::vector<double> limit = limits(p);
+  Editor edit(p, out);
+  const auto found = pieces(
+      out,
+      [&](std::size_t piece) {
+        // A giant is on a task that was given away.
+        return edit.moved(piece) && edit.takes(edit.current(piece)) &&
+               edit.takes(out.where[piece]);
+      },
+      [&](std::size_t a, std::size_t b) {
+        return edit.size(a) != edit.size(b) ? edit.size(a) > edit.size(b) : edit.id(a) < edit.id(b);
+      });
+  for (const std::size_t piece : found) {
+    const Position to = edit.current(piece);
+    std::uint32_t n = edit.table_allows(piece, to);
+    const double room = limit[index(to)] - out.load[index(to)], each = edit.cost(piece);
+    if (room < each * n) n = room >= each ? static_cast<std::uint32_t>(room / each) : 0;
+    edit.move(piece, n, to);
+  }
+}
+
+void hold_table(const Problem& p, Placement& out) {
+  if (p.max_table < 0) return;
+  Editor edit(p, out);
+  if (edit.away() <= p.max_table) return;
+  const auto found = pieces(
+      out,
+      [&](std::size_t piece) {
+        return out.where[piece] != edit.home(piece) && p.open[index(edit.home(piece))] != 0;
+      },
+      [&](std::size_t a, std::size_t b) {
+        return edit.cost(a) != edit.cost(b) ? edit.cost(a) < edit.cost(b) : edit.id(a) < edit.id(b);
+      });
+  out.table_full = true;
+  for (const std::size_t piece : found) {
+    if (edit.away() <= p.max_table) return;
+    const auto n = std::min<std::int64_t>(edit.away() - p.max_table, out.keys_of(piece));
+    edit.move(piece, static_cast<std::uint32_t>(n), edit.home(piece));
+  }
+}
+
+}  // namespace
+
+void hold_budget(const Problem& p, Placement& out) {
+  if (p.max_migration < 0) return;
+  Editor edit(p, out);
+  if (edit.migration() <= p.max_migration) return;
+  const auto per_byte = [&](std::size_t piece) {
+    return edit.cost(piece) / static_cast<double>(edit.size(piece));
+  };
+  const auto found = pieces(
+      out,
+      [&](std::size_t piece) {
+        return edit.moved(piece) && edit.size(piece) > 0 &&
+               p.open[index(edit.current(piece))] != 0;
+      },
+      [&](std::size_t a, std::size_t b) {
+        const double of_a = per_byte(a), of_b = per_byte(b);
+        return of_a != of_b ? of_a < of_b : edit.id(a) < edit.id(b);
+      });
+  out.budget_spent = true;
+  for (const std::size_t piece : found) {
+    const StateSize over = edit.migration() - p.max_migration, each = edit.size(piece);
+    if (over <= 0) return;
+    const std::int64_t most = edit.table_allows(piece, edit.current(piece));
+    const std::int64_t n = std::min<std::int64_t>(most, (over - 1) / each + 1);
+    edit.move(piece, static_cast<std::uint32_t>(n), edit.current(piece));
+  }
+}
+
+Algorithm algorithm_named(const std::string& name) {
+  static constexpr const char* kNames[] = {"mixed", "mixed_bf", "min_table", "min_mig",
+                                           "llfd",  "simple",   "readj"};
+  for (std::size_t i = 0; i < std::size(kNames); ++i)
+    if (name == kNames[i]) return static_cast<Algorithm>(i);
+  throw std::invalid_argument(
+      "algorithm: expected mixed, mixed_bf, min_table, min_mig, llfd, simple or readj, got " +
+      name);
+}
+
+Placement plan(const Problem& p, Algorithm algorithm, std::int64_t search_moves, double sigma) {
+  Placement out;
+  bool beyond = false;
+  switch (algorithm) {
+    case Algorithm::mixed:
+    case Algorithm::mixed_bf: {
+      beyond = true;
+      Llfd llfd(p, Psi::gamma);
+      out = algorithm == Algorithm::mixed ? mixed(p, llfd) : mixed_bf(p, llfd);
+      return_moved(p, out);
+      break;
+    }
+    case Algorithm::min_table:
+      out = run_once(p, Psi::cost, true);
+      break;
+    case Algorithm::min_mig:
+      out = run_once(p, Psi::gamma, false);
+      break;
+    case Algorithm::llfd:
+      out = run_once(p, Psi::cost, false);
+      break;
+    case Algorithm::simple:
+      out = simple(p);
+      break;
+    case Algorithm::readj:
+      if (!p.count.empty())
+        throw std::invalid_argument("degree: expected None for readj, got one");
+      out = readj(p, sigma);
+      break;
+  }
+  hold_table(p, out);
+  if (beyond && out.stuck > 0) {
+    Placement other = simple(p);
+    hold_table(p, other);
+    if (greatest_level(p, other.load) < greatest_level(p, out.load) * (1 - kTolerance)) {
+      other.trials += out.trials;
+      out = std::move(other);
+    }
+  }
+  hold_budget(p, out);
+  if (search_moves > 0) search(p, out, search_moves);
+  return out;
+}
+
+void merge_parts(std::vector<Part>& parts) {
+  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+    return a.record != b.record ? a.record < b.record : a.target < b.target;
+  });
+  std::size_t kept = 0;
+  for (const Part& part : parts) {
+    if (kept > 0 && parts[kept - 1].record == part.record &&
+        parts[kept - 1].target == part.target)
+      parts[kept - 1].count += part.count;
+    else
+      parts[kept++] = part;
+  }
+  parts.resize(kept);
+}
+
+std::vector<Part> moved_parts(const Problem& p, const Placement& placement) {
+  std::vector<Part> out;
+  for (std::size_t piece = 0; piece < placement.where.size(); ++piece) {
+    const std::size_t r = placement.record_of(piece);
+    if (placement.where[piece] != p.current[r])
+      out.push_back(
+          {static_cast<std::uint32_t>(r), placement.keys_of(piece), placement.where[piece]});
+  }
+  if (!placement.record.empty()) merge_parts(out);
+  return out;
+}
+
+}  // namespace pyroute

@@ -1,0 +1,58 @@
+// The planners of paper 002 and what goes beyond them: each a pure function of the problem.
+//
+//   simple     LPT: all keys, dearest first (ties: smaller id), each to the open task of the least level (ties:
+//              smaller task); keys that cost nothing stay where they start (llfd.hpp; those without a start go
+//              last). No task is given away
+//   llfd       no cleaning, psi cost
+//   min_table  all entries cleaned, psi cost                                            (algorithm 2)
+//   min_mig    no cleaning, psi gamma                                                   (algorithm 3)
+//   mixed      psi gamma, n entries cleaned: n = 0, then n + (table size - max_table), at most all, while the
+//              table is too large (algorithm 4 with F9 and F10). At all entries, still too large: min_table
+//   mixed_bf   psi gamma, every n from 0 to all (F11): of the runs with nothing stuck and the table within
+//              its bound the one of least migration (ties: smaller n), else as mixed
+//   readj      readj.hpp
+// Then, in this order:
+//   return     (mixed, mixed_bf) Moved keys, largest state first (ties: smaller id), go back to where they were
+//              if that task is open, not given away to a giant, within its limit with them, and the table does
+//              not grow beyond its bound. Giants stay.
+//   table      Where more keys are away from home than max_table, the cheapest of them (ties: smaller id) whose
+//              home is open are sent home until the bound holds (table_full).
+//   fallback   (mixed, mixed_bf) With keys stuck, `simple` with its table step is tried too and taken where its
+//              greatest level is lower by more than 1e-9 of it (F25).
+//   budget     Where more state moves than max_migration, moved keys whose old task is open stay there instead,
+//              those of least cost per byte first (ties: smaller id; keys without state are left alone), until the
+//              budget holds (budget_spent). A key that would then be an entry beyond the table's bound is passed
+//              over.
+//   search     search.hpp, within search_moves.
+//
+// Guarantees, each a test of that name in tests/test_planner.py:
+//   matches_reference   equal to the plain twins
+//   constraints_hold    table and budget hold wherever they can, recomputed from the answer alone
+//   deterministic       equal problems give equal answers
+// Cost: see llfd.hpp; mixed takes 1 to about 6 runs. Threads: pure.
+#pragma once
+
+#include <string>
+
+#include "plan/problem.hpp"
+
+namespace pyroute {
+
+enum class Algorithm : std::uint8_t { mixed, mixed_bf, min_table, min_mig, llfd, simple, readj };
+
+// Throws std::invalid_argument for another name.
+[[nodiscard]] Algorithm algorithm_named(const std::string& name);
+
+// sigma is that of readj; 0: the best. Throws std::invalid_argument where readj is given groups.
+[[nodiscard]] Placement plan(const Problem& problem, Algorithm algorithm, std::int64_t search_moves,
+                             double sigma);
+
+// The step `budget` alone.
+void hold_budget(const Problem& problem, Placement& placement);
+
+// Sorts parts by record and target, and joins those that agree in both.
+void merge_parts(std::vector<Part>& parts);
+// The keys that are not where they were, by record and target.
+[[nodiscard]] std::vector<Part> moved_parts(const Problem& problem, const Placement& placement);
+
+}  // namespace pyroute

@@ -1,0 +1,442 @@
+"""Plans that balance: which few keys must leave their home so that no task is overloaded.
+
+>>> from pyroute import Router, Snapshot
+>>> snapshot = Snapshot(["anna", "bert", "carl"], costs=[90, 6, 4])
+>>> plan = rebalance(snapshot, Router(2))
+>>> plan.feasible, plan.loads_after.tolist()
+(False, [10.0, 90.0])
+>>> plan.reasons[0]
+"key 'anna' costs 90, more than the 54 that a task may carry: it has task 1 to itself"
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pyroute import _core
+from pyroute._arrays import count, numbers, real, task_id, task_ids
+from pyroute.homes import EngineHome
+from pyroute.key_stats import Snapshot
+from pyroute.keys import as_core
+from pyroute.plan import Exceptions, Migrations, Named, Plan, State
+from pyroute.ring import Ring, Tasks
+from pyroute.router import Router
+
+_TOLERANCE = 1e-9
+
+
+def rebalance(
+    snapshot: Snapshot,
+    router: Router,
+    *,
+    max_imbalance: float = 0.08,
+    max_table: int | None = 3000,
+    algorithm: str = "mixed",
+    beta: float = 1.5,
+    degree: int | None = None,
+    capacities: Mapping[int, float] | Sequence[float] | None = None,
+    pins: Mapping[Any, int] | None = None,
+    drained: Iterable[int] = (),
+    max_migration: int | None = None,
+    mergeable: bool = False,
+    search_moves: int = 0,
+    sigma: float | None = None,
+) -> Plan:
+    """Plan which keys go where so that no task carries more than its share, moving little state.
+
+    A pure function of its arguments: equal input gives an equal plan.
+
+    Parameters
+    ----------
+    snapshot
+        Cost and state size of every key, as `KeyStats.close_interval` gives it.
+    router
+        The routing in force.
+    max_imbalance
+        How far the load of a task may be above the mean, as a share of it.
+    max_table
+        How many keys may be away from their home; None: any number.
+    algorithm
+        "mixed", or another of its family: "mixed_bf" (tries every number of table entries to
+        clean), "min_table", "min_mig", "llfd", "simple" (longest processing time first, on all
+        keys), "readj" (pairwise exchanges).
+    beta
+        Weight of cost against state size in the choice of keys to move, above 0.
+    degree
+        Plan on groups of keys that are alike, rounded to this degree (a power of two), instead of
+        on keys.
+    capacities
+        Relative speed of tasks: `{task: capacity}` (others 1), or one for each task, ascending.
+        Without them the weights of the ring, where it has some.
+    pins
+        Keys that must be on a task: `{value: task}`.
+    drained
+        Tasks that are to have no keys. A ring gives their identifiers to the others.
+    max_migration
+        Bytes of state that may move; None: any number.
+    mergeable
+        Whether the work of one key may be split over tasks and merged: a key heavier than a task
+        then gets just enough of them.
+    search_moves
+        Budget, in moves, of the local search that lowers the greatest load further.
+    sigma
+        For "readj": least cost of the keys that take part, as a share of the mean load; None: the
+        best found.
+    """
+    return _plan(
+        snapshot,
+        router,
+        None,
+        max_imbalance=max_imbalance,
+        max_table=max_table,
+        algorithm=algorithm,
+        beta=beta,
+        degree=degree,
+        capacities=capacities,
+        pins=pins,
+        drained=drained,
+        max_migration=max_migration,
+        mergeable=mergeable,
+        search_moves=search_moves,
+        sigma=sigma,
+    )
+
+
+def elastic(router: Router, snapshot: Snapshot, tasks: Tasks, **options: Any) -> Plan:
+    """Plan for other tasks: some added, some removed, others weighted anew, in one optimiser.
+
+    The ring changes as little as it can (`Ring.with_tasks`); a key stays where it is as long as
+    balance and the bound on the table allow it, even where its home is another task now.
+
+    Parameters
+    ----------
+    router
+        The routing in force, over a `Ring`.
+    snapshot
+        Cost and state size of every key.
+    tasks
+        How many tasks, their ids, or `{id: weight}`, as in `Ring`.
+    options
+        Those of `rebalance`.
+    """
+    known = rebalance.__kwdefaults__
+    for name in options:
+        if name not in known:
+            raise TypeError(f"options: expected those of rebalance, got {name}")
+    _expect(router, Router, "router")
+    if not isinstance(router.home, Ring):
+        raise TypeError(
+            f"router: expected one over a Ring, got one over {type(router.home).__name__}:"
+            " the home of an engine cannot change its tasks"
+        )
+    return _plan(snapshot, router, router.home.with_tasks(tasks), **{**known, **options})
+
+
+def _plan(
+    snapshot: Snapshot,
+    router: Router,
+    ring: Ring | None,
+    *,
+    capacities: Any,
+    pins: Any,
+    drained: Any,
+    **wishes: Any,
+) -> Plan:
+    _expect(snapshot, Snapshot, "snapshot")
+    _expect(router, Router, "router")
+    options = _options(**wishes)
+    started = time.perf_counter()
+    home = router.home
+    after, closed = _drain(home if ring is None else ring, drained)
+    tasks = np.union1d(task_ids(router.tasks, "tasks"), task_ids(after.tasks, "tasks"))
+    is_open = np.isin(tasks, after.tasks) & ~np.isin(tasks, closed)
+    stray = set(snapshot.background) - set(tasks.tolist())
+    if stray:
+        raise ValueError(f"background: expected tasks of the router, got {min(stray)}")
+    pinned, pinned_to = _pins(pins, tasks[is_open])
+    core = _core.PlanInput(snapshot._core, router._core, as_core(pinned, "pins"), pinned_to)
+    before_homes = _homes(home, core)
+    native = core.plan(
+        tasks,
+        before_homes,
+        before_homes if after is home else _homes(after, core),
+        open=is_open.astype(np.uint8),
+        capacities=_capacities(capacities, after, tasks, is_open),
+        **_native(options),
+    )
+    seconds = time.perf_counter() - started
+    changed = isinstance(after, Ring) and after is not home and after != home
+    return _wrap(
+        native,
+        router,
+        snapshot,
+        options | {"drained": closed},
+        seconds,
+        (home, after) if changed else (None, None),
+    )
+
+
+def _drain(home: Any, drained: Any) -> tuple[Any, list[int]]:
+    """The home without the drained tasks, and those."""
+    if isinstance(drained, str | bytes) or not isinstance(drained, Iterable):
+        raise TypeError(f"drained: expected task ids, got {type(drained).__name__}")
+    closed = sorted({task_id(task, "drained") for task in drained})
+    tasks = set(home.tasks)
+    for task in closed:
+        if task not in tasks:
+            raise ValueError(f"drained: expected tasks of the router, got {task}")
+    if closed and not tasks - set(closed):
+        raise ValueError("drained: expected a task to be left, got all of them")
+    if closed and isinstance(home, Ring):
+        weights = {task: 0.0 if task in closed else w for task, w in home.weights.items()}
+        if not any(weights.values()):
+            raise ValueError("drained: expected a task with a weight to be left, got none")
+        if weights != home.weights:
+            home = home.with_tasks(weights)
+    return home, closed
+
+
+def _homes(home: Ring | EngineHome, core: _core.PlanInput) -> npt.NDArray[np.int32]:
+    if isinstance(home, Ring):
+        return home._core.homes(_core.Keys.from_ids(core.ids))  # type: ignore[no-any-return]
+    return home.homes(core.values())
+
+
+def _pins(pins: Any, tasks: npt.NDArray[np.int32]) -> tuple[Any, npt.NDArray[np.int32]]:
+    if pins is None:
+        return [], np.empty(0, np.int32)
+    if not isinstance(pins, Mapping):
+        raise TypeError(f"pins: expected a mapping of value to task, got {type(pins).__name__}")
+    to = task_ids(list(pins.values()), "pins")
+    wrong = to[~np.isin(to, tasks)]
+    if len(wrong):
+        raise ValueError(f"pins: expected tasks that are there and not drained, got {wrong[0]}")
+    return list(pins), to
+
+
+def _capacities(
+    capacities: Any,
+    home: Ring | EngineHome,
+    tasks: npt.NDArray[np.int32],
+    is_open: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.float64]:
+    out = np.ones(len(tasks))
+    if capacities is None:
+        if isinstance(home, Ring):
+            weights = home.weights
+            mean = np.mean([weight for weight in weights.values() if weight > 0])
+            for i, task in enumerate(tasks.tolist()):
+                out[i] = weights.get(task, 0.0) or mean
+        return out
+    known = {task: i for i, task in enumerate(tasks.tolist())}
+    if isinstance(capacities, Mapping):
+        given = {
+            task_id(task, "capacities"): real(capacity, "capacities")
+            for task, capacity in capacities.items()
+        }
+    else:
+        column = numbers(capacities, "capacities").tolist()
+        if len(column) != len(tasks):
+            raise ValueError(f"capacities: expected {len(tasks)} of them, got {len(column)}")
+        given = dict(zip(tasks.tolist(), column, strict=True))
+    for task, capacity in given.items():
+        if task not in known:
+            raise ValueError(f"capacities: expected tasks of the router, got {task}")
+        if not 0 < capacity < math.inf:
+            raise ValueError(f"capacities: expected finite numbers above 0, got {capacity}")
+        out[known[task]] = capacity
+    return out
+
+
+def _options(
+    *,
+    max_imbalance: Any,
+    max_table: Any,
+    algorithm: Any,
+    beta: Any,
+    degree: Any,
+    max_migration: Any,
+    mergeable: Any,
+    search_moves: Any,
+    sigma: Any,
+) -> dict[str, Any]:
+    if not isinstance(algorithm, str):
+        raise TypeError(f"algorithm: expected a name, got {type(algorithm).__name__}")
+    if not isinstance(mergeable, bool):
+        raise TypeError(f"mergeable: expected True or False, got {type(mergeable).__name__}")
+    theta = real(max_imbalance, "max_imbalance")
+    if not 0 <= theta < math.inf:
+        raise ValueError(f"max_imbalance: expected a finite number from 0 up, got {theta}")
+    return {
+        "algorithm": algorithm,
+        "max_imbalance": theta,
+        "max_table": None if max_table is None else count(max_table, "max_table"),
+        "beta": _positive(beta, "beta"),
+        "degree": None if degree is None else _degree(degree),
+        "max_migration": None if max_migration is None else count(max_migration, "max_migration"),
+        "mergeable": mergeable,
+        "search_moves": count(search_moves, "search_moves"),
+        "sigma": None if sigma is None else _positive(sigma, "sigma"),
+    }
+
+
+def _native(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as the kernel takes them: numbers instead of None."""
+    return {
+        **options,
+        "max_table": -1 if options["max_table"] is None else options["max_table"],
+        "max_migration": -1 if options["max_migration"] is None else options["max_migration"],
+        "degree": options["degree"] or 0,
+        "sigma": options["sigma"] or 0.0,
+    }
+
+
+def _wrap(
+    native: _core.Plan,
+    router: Router,
+    snapshot: Snapshot,
+    options: dict[str, Any],
+    seconds: float,
+    homes: tuple[Ring | None, Ring | None],
+) -> Plan:
+    table = router.table
+    items = router._core.split_items()
+    new_items = native.split_items()
+    named, was_named = native.named, router._core.named
+    before = State(
+        Exceptions(Named(table.ids, lambda: list(table), was_named), table.targets),
+        _split_keys([value for value, _ in items], was_named),
+        [tasks for _, tasks in items],
+        homes[0],
+        router.version,
+        router.fingerprint,
+    )
+    after = State(
+        Exceptions(Named(native.table_ids, native.table_values, named), native.table_targets),
+        _split_keys([value for value, _ in new_items], named),
+        [tasks for _, tasks in new_items],
+        homes[1],
+        router.version + 1,
+        None,
+    )
+    facts: dict[str, Any] = {
+        "tasks": native.tasks,
+        "open": native.open,
+        "capacities": native.capacities,
+        "loads_before": native.loads_before,
+        "loads_after": native.loads_after,
+        "estimated_loads": native.estimated_loads,
+        "mean": native.mean,
+        "limit": native.limit,
+        "lower_bound": native.lower_bound,
+        "state_total": native.state_total,
+        "trials": native.trials,
+        "groups": native.groups,
+        "giants": native.giants(),
+        "seconds": seconds - native.group_seconds,
+        "group_seconds": native.group_seconds,
+        "interval": snapshot.interval,
+        "options": options,
+    }
+    plan = Plan(
+        before=before,
+        after=after,
+        migrations=Migrations(
+            Named(native.ids, native.values, named),
+            native.sources,
+            native.targets,
+            native.state_sizes,
+            native.costs,
+        ),
+        facts=facts,
+        reasons=(),
+        router=router,
+        snapshot=snapshot,
+    )
+    plan.reasons = _reasons(plan, native)
+    return plan
+
+
+def _split_keys(values: list[Any], named: bool) -> Named:
+    if named:
+        return Named(as_core(values, "splits").ids, lambda: values)
+    return Named(np.array(values, np.uint64), lambda: values, named=False)
+
+
+def _reasons(plan: Plan, native: _core.Plan) -> list[str]:
+    """What keeps the plan from being better."""
+    options, limit = plan.options, native.limit
+    out = []
+    advice = "" if options["mergeable"] else "; mergeable work could be split"
+    for value, task, cost in plan.giants:
+        out.append(
+            f"key {value!r} costs {cost:g}, more than the {limit:g} that a task may carry:"
+            f" it has task {task} to itself{advice}"
+        )
+    over = plan.level_after > limit * (1 + _TOLERANCE)
+    most, budget = options["max_table"], options["max_migration"]
+    if native.table_full:
+        out.append(
+            f"max_table: {most} keys may be away from their home, and more would have to be"
+            if len(plan.table) <= most
+            else f"max_table: {len(plan.table)} keys have to be away from a home that is closed"
+        )
+    if native.budget_spent or (budget is not None and plan.migration_cost > budget):
+        out.append(
+            f"max_migration: {budget} bytes may move, and more would have to"
+            if plan.migration_cost <= budget
+            else f"max_migration: {plan.migration_cost} bytes have to leave closed tasks, or go"
+            " where pins and the bound on the table want them"
+        )
+    if over and native.stuck:
+        out.append(
+            f"max_imbalance: {native.stuck} keys fit on no task within {limit:g};"
+            " search_moves may find room"
+        )
+    if over and plan.lower_bound > limit * (1 + _TOLERANCE):
+        out.append(
+            f"max_imbalance: no plan has a greatest load below {plan.lower_bound:g},"
+            f" and {limit:g} is allowed"
+        )
+    if over and not out:
+        out.append(
+            f"max_imbalance: background and pinned keys leave no room within {limit:g}"
+        )
+    left = plan.loads_after[(native.open == 0) & (plan.loads_after > 0)]
+    if len(left):
+        out.append(f"drained: background load of {left.sum():g} is on tasks that are closed")
+    if len(options["drained"]) and plan.home is None and _engine(plan):
+        out.append(
+            "drained: the home is an engine's and stays, so keys that were not seen still go to"
+            f" tasks {options['drained']}"
+        )
+    return out
+
+
+def _engine(plan: Plan) -> bool:
+    return plan._router is not None and isinstance(plan._router.home, EngineHome)
+
+
+def _expect(value: object, kind: type, name: str) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name}: expected a {kind.__name__}, got {type(value).__name__}")
+
+
+def _positive(value: Any, name: str) -> float:
+    number = real(value, name)
+    if not 0 < number < math.inf:
+        raise ValueError(f"{name}: expected a finite number above 0, got {number}")
+    return number
+
+
+def _degree(value: Any) -> int:
+    degree = count(value, "degree", 1 << 30)
+    if degree < 1 or degree & (degree - 1):
+        raise ValueError(f"degree: expected a power of two from 1 to 2^30, got {degree}")
+    return degree
