@@ -1,20 +1,12 @@
 """Gate: whether a plan is worth carrying out now, or would only make the stream flap.
 
->>> from types import SimpleNamespace as Plan  # stands for what `rebalance` gives
->>> moves = Plan(ids=[7], sources=[0], targets=[1], state_sizes=[4096])
->>> plan = Plan(
-...     changes=True,
-...     forced=False,
-...     migrations=moves,
-...     migration_cost=4096,
-...     imbalance_before=0.5,
-...     level_before=12.0,
-...     level_after=9.0,
-... )
+>>> from pyroute import Router, Snapshot, rebalance
+>>> router = Router(2)
+>>> snapshot = Snapshot(["anna", "bert", "carl", "dora"], costs=[40, 30, 20, 10])
 >>> gate = Gate(cooldown=10)
->>> gate.decide(plan, now=0)
-Decision(apply=True, reason='applied: gain 0.25 >= 0.02, imbalance 0.5 > 0.05')
->>> gate.decide(plan, now=9)
+>>> gate.decide(rebalance(snapshot, router), now=0)
+Decision(apply=True, reason='applied: gain 0.167 >= 0.02, imbalance 0.2 > 0.05')
+>>> gate.decide(rebalance(snapshot, router), now=9)
 Decision(apply=False, reason='cool-down: 9 < 10 since the last applied plan')
 """
 
@@ -55,6 +47,8 @@ class _Plan(Protocol):
     def changes(self) -> bool: ...
     @property
     def forced(self) -> bool: ...
+    @property
+    def home(self) -> object: ...
     @property
     def migrations(self) -> _Migrations: ...
     @property
@@ -119,7 +113,8 @@ class Gate:
     nothing to change
         `plan.changes` is false: not applied.
     forced
-        `plan.forced` (a task is drained or removed, or the home changes): applied.
+        `plan.forced` (a task is drained or removed), or the home changes (`plan.home` is not
+        None): applied.
     dead band
         `plan.imbalance_before <= dead_band`: not applied.
     gain
@@ -275,9 +270,7 @@ class Gate:
         if not plan.changes:
             return Decision(False, "nothing to change")
         if plan.forced:
-            return Decision(
-                True, "forced: a task is drained or removed, or the home changes; applied as it is"
-            )
+            return Decision(True, f"forced: {plan.forced}")
         if plan.imbalance <= self._dead_band:
             refused = _compare(plan.imbalance, "<=", self._dead_band)
             return Decision(False, f"dead band: imbalance {refused}")
@@ -440,7 +433,7 @@ class _Seen:
     """A plan as the gate reads it: everything checked before anything is decided."""
 
     changes: bool
-    forced: bool
+    forced: str  # why it is; empty: it is not
     imbalance: float
     gain: float
     migration_cost: float
@@ -455,7 +448,7 @@ class _Seen:
         try:
             moves = plan.migrations
             columns = moves.ids, moves.sources, moves.targets, moves.state_sizes
-            flags = bool(plan.changes), bool(plan.forced)
+            changes, forced, home = bool(plan.changes), bool(plan.forced), plan.home
             levels = plan.level_before, plan.level_after
             imbalance, cost = plan.imbalance_before, plan.migration_cost
         except AttributeError as error:
@@ -476,10 +469,12 @@ class _Seen:
             )
         before = _not_negative(levels[0], "plan.level_before")
         after = _not_negative(levels[1], "plan.level_after")
+        reasons = ["a task is drained or removed"] * forced
+        reasons += ["the home changes"] * (home is not None)
         stateless = not sizes.any()
         return cls(
-            changes=flags[0],
-            forced=flags[1],
+            changes=changes,
+            forced=" and ".join(reasons),
             imbalance=_finite(imbalance, "plan.imbalance_before"),
             gain=(before - after) / before if before > 0 else 0.0,
             migration_cost=_not_negative(cost, "plan.migration_cost"),

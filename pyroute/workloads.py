@@ -113,7 +113,7 @@ def bursty(
     *,
     intervals: int = 78,
     records: int = 77_000,
-    skew: float = 1.0,
+    skew: float = 0.7,
     bursts: float = 0.25,
     volatility: float = 0.25,
     seed: int = 0,

@@ -43,7 +43,7 @@ struct Llfd::State {
   std::vector<Cost> start_load;
   std::vector<std::uint32_t> forced;   // pieces without a start
   std::vector<std::uint32_t> entries;  // pieces that cleaning can send home, in its order
-  std::int64_t entry_keys = 0;
+  std::int64_t entry_keys = 0, useful_keys = 0;
   std::int64_t start_away = 0;  // keys whose start is not their home
   StateSize start_migration = 0;
   std::vector<std::uint32_t> members, first;  // pieces by start task, and where each task begins
@@ -94,12 +94,9 @@ struct Llfd::State {
     base = start.size();
     start_load = p.base;
     for (std::size_t piece = 0; piece < base; ++piece) begin(piece, giant_pieces);
-    std::sort(entries.begin(), entries.end(), [&](std::uint32_t a, std::uint32_t b) {
-      const StateSize of_a = p.size[rec(a)], of_b = p.size[rec(b)];
-      return of_a != of_b ? of_a < of_b : id(a) < id(b);
-    });
     where = start;
     left = start_left;
+    order_entries();
     placed.assign(base, 0);
   }
 
@@ -116,6 +113,33 @@ struct Llfd::State {
   }
   [[nodiscard]] bool takes(Position task) const noexcept {
     return p.open[index(task)] != 0 && (given.empty() || given[index(task)] == 0);
+  }
+
+  // The useful ones, the harmless ones, the others; each by ascending state size.
+  void order_entries() {
+    std::sort(entries.begin(), entries.end(), [&](std::uint32_t a, std::uint32_t b) {
+      const StateSize of_a = p.size[rec(a)], of_b = p.size[rec(b)];
+      return of_a != of_b ? of_a < of_b : id(a) < id(b);
+    });
+    std::vector<Cost> room(p.tasks());  // below 0: over the limit
+    for (std::size_t t = 0; t < p.tasks(); ++t) room[t] = limit[t] - start_load[t];
+    const auto useful = [&](std::uint32_t piece) {
+      const Cost c = cost_of_all(piece);
+      Cost &from = room[index(start[piece])], &home = room[index(p.home[rec(piece)])];
+      if (c > -from || c > home) return false;
+      from += c;
+      home -= c;
+      useful_keys += keys(piece);
+      return true;
+    };
+    const auto harmless = [&](std::uint32_t piece) {
+      Cost& home = room[index(p.home[rec(piece)])];
+      const bool fits = cost_of_all(piece) <= home;
+      if (fits) home -= cost_of_all(piece);
+      return fits;
+    };
+    const auto others = std::stable_partition(entries.begin(), entries.end(), useful);
+    std::stable_partition(others, entries.end(), harmless);
   }
 
   // Settles where a piece starts and counts it.
@@ -367,16 +391,28 @@ struct Llfd::State {
     }
   }
 
+  // What a gentle run holds for dear.
+  [[nodiscard]] Cost dear(double share) const {
+    Cost room = 0;
+    for (std::size_t t = 0; t < p.tasks(); ++t)
+      if (takes(static_cast<Position>(t))) room = std::max(room, limit[t] - load[t]);
+    return share * room;
+  }
+
   // Phase II.
   void prepare(std::size_t t) {
     std::vector<std::uint32_t> taken;
-    for (Next next; load[t] > limit[t] && peek(t, next);) {
-      const std::uint32_t whole = next.entry.piece;
-      const std::uint32_t n = needed(load[t] - limit[t], cost(whole), keys(whole));
-      if (n == keys(whole)) pass(t, next);
-      taken.push_back(split(whole, n));
-      take_off(taken.back(), t);
-    }
+    for (Next next; load[t] > limit[t] && peek(t, next);)
+      if (take(t, next.entry.piece, taken)) pass(t, next);
+    put_back(t, taken);
+  }
+  // As many keys of a piece as have to go; whether that is all of it.
+  bool take(std::size_t t, std::uint32_t whole, std::vector<std::uint32_t>& taken) {
+    taken.push_back(split(whole, needed(load[t] - limit[t], cost(whole), keys(whole))));
+    take_off(taken.back(), t);
+    return taken.back() == whole;
+  }
+  void put_back(std::size_t t, const std::vector<std::uint32_t>& taken) {
     for (std::size_t i = taken.size(); i-- > 0;) {
       const std::uint32_t piece = taken[i];
       const std::uint32_t n = fitting(limit[t] - load[t], cost(piece), keys(piece));
@@ -387,6 +423,44 @@ struct Llfd::State {
       put(back, static_cast<Position>(t));
       push(arrivals[t], ranked(back));
     }
+  }
+
+  void prepare_gently(std::size_t t, Cost dear) {
+    constexpr std::size_t kPassed = 4096;
+    std::vector<std::uint32_t> taken;
+    std::vector<Ranked> passed;
+    for (Next next; load[t] > limit[t] && passed.size() < kPassed && peek(t, next);) {
+      const std::uint32_t whole = next.entry.piece;
+      const std::uint32_t n =
+          cost(whole) > dear ? 0 : fitting(load[t] - limit[t], cost(whole), keys(whole));
+      pass(t, next);
+      if (n > 0) {
+        taken.push_back(split(whole, n));
+        take_off(taken.back(), t);
+      }
+      if (n == 0 || taken.back() != whole) passed.push_back(next.entry);
+    }
+    while (load[t] > limit[t] && !passed.empty()) {
+      const Cost over = load[t] - limit[t];
+      std::size_t best = passed.size();
+      const auto better = [&](std::size_t i) {
+        // Enough by itself and not dear; enough by itself; the earliest.
+        const auto kind = [&](std::size_t j) {
+          const Cost c = cost(passed[j].piece);
+          return c < over ? 2 : c > dear ? 1 : 0;
+        };
+        if (best == passed.size()) return true;
+        if (kind(i) != kind(best)) return kind(i) < kind(best);
+        return kind(i) < 2 &&
+               p.size[rec(passed[i].piece)] < p.size[rec(passed[best].piece)];
+      };
+      for (std::size_t i = 0; i < passed.size(); ++i)
+        if (better(i)) best = i;
+      if (take(t, passed[best].piece, taken))
+        passed.erase(passed.begin() + static_cast<std::ptrdiff_t>(best));
+    }
+    for (const Ranked& entry : passed) push(arrivals[t], entry);
+    put_back(t, taken);
   }
 
   // Phase III.
@@ -511,17 +585,20 @@ Llfd::Llfd(const Problem& problem, Psi psi) : state_(std::make_unique<State>(pro
 Llfd::~Llfd() = default;
 
 std::int64_t Llfd::entries() const noexcept { return state_->entry_keys; }
+std::int64_t Llfd::useful() const noexcept { return state_->useful_keys; }
 std::int64_t Llfd::table_size() const noexcept { return state_->away; }
 StateSize Llfd::migration() const noexcept { return state_->migration; }
 std::int64_t Llfd::stuck() const noexcept { return state_->stuck; }
 
-void Llfd::run(std::int64_t clean) {
+void Llfd::run(std::int64_t clean, double share) {
   State& s = *state_;
   s.reset();
   s.clean(clean);
   for (const Giant& giant : s.giants) s.clear_for(giant);
+  const Cost dear = share == kNotGentle ? 0 : s.dear(share);
   for (std::size_t t = 0; t < s.p.tasks(); ++t)
-    if (s.takes(static_cast<Position>(t)) && s.load[t] > s.limit[t]) s.prepare(t);
+    if (s.takes(static_cast<Position>(t)) && s.load[t] > s.limit[t])
+      share == kNotGentle ? s.prepare(t) : s.prepare_gently(t, dear);
   s.assign();
   s.count();
   ++s.runs;

@@ -13,11 +13,23 @@
 //            where that is open and not given away, else it is a candidate of phase III at once.
 // Phase I    (cleaning) sends some entries home. An entry is a key whose start is not its home,
 //            where the home is open and not given away; giants are none. Which: none, all, or the
-//            first n by ascending state size (ties: smaller id). A record may be sent in part.
+//            first n in this order: useful ones, harmless ones, others, each by ascending state size (ties: smaller
+//            id). Both are not in the paper. Useful is what balance asks for anyway: going through the entries
+//            by ascending state size, a record whose cost (of all its keys) is at most what its start is still
+//            over the limit and at most the room that is still left on its home, both counted down by it. Then,
+//            going through the others in the same order, one whose cost is at most the room still left on its
+//            home, counted down by it, is harmless. A record may be sent in part.
 // Phase II   (preparing) For each task over its limit, ascending: takes keys off in the order psi
 //            until the load is within the limit (F8); then goes through the taken from the last to
 //            the first and puts back whatever fits within the limit. Taken keys are candidates. Keys
-//            that cost nothing are never taken (F13).
+//            that cost nothing are never taken (F13). A run may be gentle (not in the paper),
+//            so that no more leaves than has to, and nothing that would displace others where it goes. With `dear` =
+//            `share` of the greatest room (the greatest limit - load of a task that takes keys, after phase I),
+//            going through a task's keys in the order psi, a key is taken if its cost is at most `dear` and at most
+//            what the task is over its limit, else passed over, until the load is within the limit, 4096 records
+//            were passed over or none is left. While the load is then still over the limit, of those passed over
+//            that cost at least what it is over and at most `dear` the one of the smallest state size is taken (ties:
+//            the earlier in psi); where there is none, without regard to `dear`; where there is none, the earliest.
 // Phase III  (assigning, LLFD) Candidates dearest first (ties: smaller id), those that come up later
 //            among them (F3). Each is offered to the open tasks not given away, ascending by level
 //            (ties: smaller), loads being those of this moment, candidates removed (F1). A task
@@ -62,8 +74,12 @@ class Llfd {
 
   // Entries that cleaning can send home.
   [[nodiscard]] std::int64_t entries() const noexcept;
-  // Runs the three phases from the start, with the first `clean` entries sent home.
-  void run(std::int64_t clean);
+  // The useful ones among them.
+  [[nodiscard]] std::int64_t useful() const noexcept;
+  // Runs the three phases from the start, with the first `clean` entries sent home. share: kNotGentle,
+  // or above 0.
+  static constexpr double kNotGentle = 0;
+  void run(std::int64_t clean, double share = kNotGentle);
   // What the last run left: keys away from their home, state moved, keys stuck.
   [[nodiscard]] std::int64_t table_size() const noexcept;
   [[nodiscard]] StateSize migration() const noexcept;

@@ -1,6 +1,7 @@
 #include "plan/planner.hpp"
 
 #include <numeric>
+#include <optional>
 #include <queue>
 #include <stdexcept>
 #include <string>
@@ -77,13 +78,42 @@ bool table_holds(const Problem& p, const Llfd& llfd) {
   return p.max_table < 0 || llfd.table_size() <= p.max_table;
 }
 
-Placement mixed(const Problem& p, Llfd& llfd) {
-  for (std::int64_t n = 0;;) {
-    llfd.run(n);
-    if (table_holds(p, llfd)) return llfd.placement();
-    if (n == llfd.entries()) break;
-    n = std::min(llfd.entries(), n + llfd.table_size() - p.max_table);
+// Runs with n entries cleaned, then as many more as the table was too large, until it is not: the
+// last n, or nothing where even all of them are not enough.
+std::optional<std::int64_t> run_within(const Problem& p, Llfd& llfd, std::int64_t n,
+                                       double share) {
+  for (;; n = std::min(llfd.entries(), n + llfd.table_size() - p.max_table)) {
+    llfd.run(n, share);
+    if (table_holds(p, llfd)) return n;
+    if (n == llfd.entries()) return {};
   }
+}
+
+// Of the last run, which cleaned n, and gentle ones the one that moves least state.
+Placement gentlest(const Problem& p, Llfd& llfd, std::int64_t n) {
+  std::int64_t best_n = n;
+  double best_share = Llfd::kNotGentle;
+  bool stuck = llfd.stuck() > 0;
+  StateSize least = llfd.migration();
+  if (least == 0 && !stuck) return llfd.placement();
+  const auto try_from = [&](std::int64_t first) {
+    for (const double share : {1.0, 0.5, 0.25, 0.125}) {
+      const auto cleaned = run_within(p, llfd, first, share);
+      if (!cleaned || llfd.stuck() > 0 || (!stuck && llfd.migration() >= least)) continue;
+      best_n = *cleaned;
+      best_share = share;
+      least = llfd.migration();
+      stuck = false;
+    }
+  };
+  try_from(n);
+  if (llfd.useful() > n) try_from(llfd.useful());
+  llfd.run(best_n, best_share);
+  return llfd.placement();
+}
+
+Placement mixed(const Problem& p, Llfd& llfd) {
+  if (const auto n = run_within(p, llfd, 0, Llfd::kNotGentle)) return gentlest(p, llfd, *n);
   const std::int64_t trials = llfd.placement().trials;
   Placement out = run_once(p, Psi::cost, true);
   out.trials += trials;
@@ -102,7 +132,7 @@ Placement mixed_bf(const Problem& p, Llfd& llfd) {
   }
   if (best < 0) return mixed(p, llfd);
   llfd.run(best);
-  return llfd.placement();
+  return gentlest(p, llfd, best);
 }
 
 void return_moved(const Problem& p, Placement& out) {

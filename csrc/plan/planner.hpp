@@ -7,9 +7,13 @@
 //   min_table  all entries cleaned, psi cost                                            (algorithm 2)
 //   min_mig    no cleaning, psi gamma                                                   (algorithm 3)
 //   mixed      psi gamma, n entries cleaned: n = 0, then n + (table size - max_table), at most all, while the
-//              table is too large (algorithm 4 with F9 and F10). At all entries, still too large: min_table
+//              table is too large (algorithm 4 with F9 and F10). At all entries, still too large: min_table.
+//              Else, beyond the paper, gentle runs of shares 1, 1/2, 1/4 and 1/8, each from that n on in the same
+//              way, and where more than n entries are useful the same from all the useful ones on. Of these and the
+//              first run the one of least migration with nothing stuck and the table within its bound (ties: the
+//              earlier), else the first. They are left out where the first moves no state and nothing is stuck
 //   mixed_bf   psi gamma, every n from 0 to all (F11): of the runs with nothing stuck and the table within
-//              its bound the one of least migration (ties: smaller n), else as mixed
+//              its bound the one of least migration (ties: smaller n), then gently as mixed; else as mixed
 //   readj      readj.hpp
 // Then, in this order:
 //   return     (mixed, mixed_bf) Moved keys, largest state first (ties: smaller id), go back to where they were
