@@ -10,9 +10,11 @@
 array([3, 0], dtype=int32)
 """
 
+from pyroute import workloads
 from pyroute._core import FormatError, simd
 from pyroute.cost_sketch import CostSketch
 from pyroute.dynamic_grouping import DynamicGrouping
+from pyroute.gate import Decision, Gate
 from pyroute.homes import FlinkKeyGroup, KafkaHash, SparkHash, StormHash
 from pyroute.key_stats import KeyStats, Snapshot
 from pyroute.keys import Keys, keys
@@ -26,9 +28,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CostSketch",
+    "Decision",
     "DynamicGrouping",
     "FlinkKeyGroup",
     "FormatError",
+    "Gate",
     "KafkaHash",
     "KeyStats",
     "Keys",
@@ -49,4 +53,5 @@ __all__ = [
     "keys",
     "rebalance",
     "simd",
+    "workloads",
 ]

@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from pyroute import _core, _typed_json
-from pyroute._arrays import count, integers, numbers, task_ids, word
+from pyroute import _core, _plan_text, _typed_json
+from pyroute._arrays import count, integers, numbers, real, task_id, task_ids, word
 from pyroute.keys import Keys, as_core
 from pyroute.ring import Ring
 
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
     from pyroute.router import Router
 
 _FORMAT = "pyroute.plan"
-_SHOWN = 40  # tasks and keys that a summary lists at most
 _TOLERANCE = 1e-9
 
 Ids = npt.NDArray[np.uint64]
 Tasks = npt.NDArray[np.int32]
+Reals = npt.NDArray[np.float64]
 
 
 class Named:
@@ -84,7 +85,7 @@ class Migrations:
         sources: Tasks,
         targets: Tasks,
         state_sizes: npt.NDArray[np.int64],
-        costs: npt.NDArray[np.float64],
+        costs: Reals,
     ) -> None:
         self.keys_ = keys
         self.sources = sources
@@ -200,6 +201,81 @@ class State:
 
 
 @dataclass(frozen=True)
+class Facts:
+    """What a plan says of tasks and of itself; arrays by task."""
+
+    tasks: Tasks
+    open: npt.NDArray[np.uint8]
+    capacities: Reals
+    loads_before: Reals
+    loads_after: Reals
+    estimated_loads: Reals
+    mean: float
+    limit: float
+    lower_bound: float
+    state_total: int
+    trials: int
+    groups: int
+    giants: list[tuple[Any, int, float]]
+    seconds: float
+    group_seconds: float
+    interval: int
+    options: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """As a document."""
+        giants = [[_typed_json.encode(value), task, cost] for value, task, cost in self.giants]
+        return {
+            field.name: value.tolist() if isinstance(value, np.ndarray) else value
+            for field in fields(self)
+            for value in [giants if field.name == "giants" else getattr(self, field.name)]
+        }
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Self:
+        """Read what `to_json` gave."""
+        tasks = task_ids(document["tasks"], "tasks")
+        is_open = integers(document["open"], "open")
+        reals = {
+            name: numbers(document[name], name)
+            for name in ("capacities", "loads_before", "loads_after", "estimated_loads")
+        }
+        lengths = {len(tasks), len(is_open), *(len(column) for column in reals.values())}
+        amounts = {name: real(document[name], name) for name in _AMOUNTS}
+        if (
+            len(tasks) == 0
+            or lengths - {0} != {len(tasks)}
+            or len(reals["capacities"]) == 0
+            or not all(np.isfinite(column).all() for column in reals.values())
+            or not (reals["capacities"] > 0).all()
+            or not set(is_open.tolist()) <= {0, 1}
+            or not is_open.any()
+            or not all(math.isfinite(amount) for amount in amounts.values())
+        ):
+            raise _core.FormatError("facts: expected one of each for every task, got others")
+        plain: dict[str, Any] = {**reals, **amounts}
+        plain |= {name: count(document[name], name) for name in _COUNTS}
+        options = dict(document["options"])
+        for name in ("max_table", "max_migration", "max_imbalance", "algorithm"):
+            if name not in options:
+                raise _core.FormatError(f"options: expected {name}, got none")
+        return cls(
+            tasks=tasks,
+            open=is_open.astype(np.uint8),
+            giants=[
+                (_typed_json.decode(value), task_id(task, "giants"), real(cost, "giants"))
+                for value, task, cost in document["giants"]
+            ],
+            options=options,
+            **plain,
+        )
+
+
+_AMOUNTS = ("mean", "limit", "lower_bound", "seconds", "group_seconds")
+_COUNTS = ("state_total", "trials", "groups", "interval")
+
+
+@dataclass(frozen=True)
 class PlanDiff:
     """How another plan differs from this one."""
 
@@ -210,10 +286,9 @@ class PlanDiff:
     migration_cost: tuple[int, int]
 
     def __str__(self) -> str:
-        lines = [
-            f"imbalance {self.imbalance[0]:.4f} -> {self.imbalance[1]:.4f}, state moved"
-            f" {_bytes(self.migration_cost[0])} -> {_bytes(self.migration_cost[1])}"
-        ]
+        moved = [_plan_text.in_bytes(cost) for cost in self.migration_cost]
+        change = f"imbalance {self.imbalance[0]:.4f} -> {self.imbalance[1]:.4f}"
+        lines = [f"{change}, state moved {moved[0]} -> {moved[1]}"]
         for sign, keys in (("-", self.only_here), ("+", self.only_there)):
             lines += [f"{sign} {value!r}: task {task}" for value, task in keys.items()]
         lines += [f"~ {v!r}: task {here} -> {there}" for v, (here, there) in self.elsewhere.items()]
@@ -223,7 +298,9 @@ class PlanDiff:
 class Plan:
     """A proposal, made for one version of one router; `Router.apply` takes it or refuses.
 
-    Not made by hand: `rebalance`, `elastic` and `Plan.from_json` give plans.
+    Not made by hand: `rebalance`, `elastic` and `Plan.from_json` give plans. `before` and `after`
+    are what routes on either side of it; `router` and `snapshot`, what it was made from, are None
+    in one that was read from JSON.
     """
 
     def __init__(
@@ -232,62 +309,57 @@ class Plan:
         before: State,
         after: State,
         migrations: Migrations,
-        facts: dict[str, Any],
+        facts: Facts,
         reasons: Sequence[str],
         extra: Mapping[str, Any] | None = None,
         router: Router | None = None,
         snapshot: Snapshot | None = None,
     ) -> None:
-        self._before = before
-        self._after = after
+        self.before = before
+        self.after = after
         self.migrations = migrations
-        self._facts = facts
+        self.facts = facts
         self.reasons = list(reasons)
         self._extra = dict(extra or {})
-        self._router = router
-        self._snapshot = snapshot
+        self.router = router
+        self.snapshot = snapshot
 
     # what it changes -------------------------------------------------------------------------
 
     @property
     def table(self) -> Exceptions:
         """The next routing table, whole."""
-        return self._after.table
+        return self.after.table
 
     @property
     def splits(self) -> dict[Any, tuple[int, ...]]:
         """The next splits, all of them: value -> tasks."""
-        return self._after.splits
+        return self.after.splits
 
     @property
     def home(self) -> Ring | None:
         """The next ring, where it changes."""
-        return self._after.home
+        return self.after.home
 
     @property
     def circle_moves(self) -> npt.NDArray[np.int64]:
         """(identifier, source, target) of every identifier of the ring that changes its owner."""
-        if self._after.home is None or self._before.home is None:
+        if self.after.home is None or self.before.home is None:
             return np.empty((0, 3), np.int64)
-        old, new = self._before.home.owners, self._after.home.owners
+        old, new = self.before.home.owners, self.after.home.owners
         changed = np.flatnonzero(old != new)
         return np.stack([changed, old[changed], new[changed]], axis=1).astype(np.int64)
 
     @property
     def version(self) -> int:
         """Version of the router that it was made for."""
-        return self._before.version
+        return self.before.version
 
     @property
     def fingerprint(self) -> int:
         """Fingerprint of the router that it was made for."""
-        assert self._before.fingerprint is not None
-        return self._before.fingerprint
-
-    @property
-    def after(self) -> State:
-        """What routes once it is applied."""
-        return self._after
+        assert self.before.fingerprint is not None
+        return self.before.fingerprint
 
     @property
     def changes(self) -> bool:
@@ -295,54 +367,52 @@ class Plan:
         return (
             bool(len(self.migrations))
             or self.home is not None
-            or self._before.table.by_id() != self.table.by_id()
-            or self._before.splits != self.splits
+            or self.before.table.by_id() != self.table.by_id()
+            or self.before.splits != self.splits
         )
 
     @property
     def forced(self) -> bool:
-        """Whether tasks are drained or removed: it is not a matter of balance alone."""
-        return bool((self._facts["open"] == 0).any())
+        """Whether keys leave tasks that are drained or removed: not a matter of balance alone."""
+        closed = self.facts.tasks[self.facts.open == 0]
+        return bool(np.isin(self.migrations.sources, closed).any())
 
     # what it costs and gains -----------------------------------------------------------------
 
     @property
     def tasks(self) -> tuple[int, ...]:
         """Tasks of before and after, ascending; the order of the loads."""
-        return tuple(self._facts["tasks"].tolist())
+        return tuple(self.facts.tasks.tolist())
 
     @property
-    def capacities(self) -> npt.NDArray[np.float64]:
+    def capacities(self) -> Reals:
         """Relative speed of each task; the mean over the open ones is 1."""
-        return self._fact("capacities")
+        return self.facts.capacities
 
     @property
-    def loads_before(self) -> npt.NDArray[np.float64]:
+    def loads_before(self) -> Reals:
         """Load of each task under the router as it is."""
-        return self._fact("loads_before")
+        return self.facts.loads_before
 
     @property
-    def loads_after(self) -> npt.NDArray[np.float64]:
+    def loads_after(self) -> Reals:
         """Load of each task once the plan is applied."""
-        return self._fact("loads_after")
+        return self.facts.loads_after
 
     @property
-    def estimated_loads(self) -> npt.NDArray[np.float64]:
+    def estimated_loads(self) -> Reals:
         """With a degree: what the key groups said the loads would be; else empty."""
-        return self._fact("estimated_loads")
+        return self.facts.estimated_loads
 
-    def _fact(self, name: str) -> Any:
-        return self._facts[name]
-
-    def _levels(self, loads: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        is_open = self._facts["open"] != 0
-        levels: npt.NDArray[np.float64] = loads[is_open] / self.capacities[is_open]
+    def _levels(self, loads: Reals) -> Reals:
+        is_open = self.facts.open != 0
+        levels: Reals = loads[is_open] / self.capacities[is_open]
         return levels
 
     @property
     def mean(self) -> float:
         """Mean load of the tasks that are open."""
-        return float(self._facts["mean"])
+        return self.facts.mean
 
     @property
     def level_before(self) -> float:
@@ -387,7 +457,7 @@ class Plan:
     @property
     def state_total(self) -> int:
         """Bytes of all state."""
-        return int(self._facts["state_total"])
+        return self.facts.state_total
 
     @property
     def migration_share(self) -> float:
@@ -399,7 +469,7 @@ class Plan:
     @property
     def lower_bound(self) -> float:
         """A greatest level that no plan for these keys can be below, whatever table and budget."""
-        return float(self._facts["lower_bound"])
+        return self.facts.lower_bound
 
     @property
     def gap(self) -> float:
@@ -412,7 +482,7 @@ class Plan:
         options = self.options
         most, budget = options["max_table"], options["max_migration"]
         return (
-            self.level_after <= float(self._facts["limit"]) * (1 + _TOLERANCE)
+            self.level_after <= self.facts.limit * (1 + _TOLERANCE)
             and (most is None or len(self.table) <= most)
             and (budget is None or self.migration_cost <= budget)
         )
@@ -420,134 +490,42 @@ class Plan:
     @property
     def options(self) -> dict[str, Any]:
         """What was asked for."""
-        return dict(self._facts["options"])
+        return dict(self.facts.options)
 
     @property
     def giants(self) -> list[tuple[Any, int, float]]:
         """Keys dearer than any task may carry: (value, its own task, cost)."""
-        return list(self._facts["giants"])
+        return list(self.facts.giants)
 
     @property
     def trials(self) -> int:
         """Runs of the three phases."""
-        return int(self._facts["trials"])
+        return self.facts.trials
 
     @property
     def groups(self) -> int:
         """With a degree: the number of key groups."""
-        return int(self._facts["groups"])
+        return self.facts.groups
 
     @property
     def seconds(self) -> float:
         """Time that planning took, homes included and the making of groups left out."""
-        return float(self._facts["seconds"])
+        return self.facts.seconds
 
     @property
     def group_seconds(self) -> float:
         """With a degree: time that making the groups took."""
-        return float(self._facts["group_seconds"])
+        return self.facts.group_seconds
 
     # words -----------------------------------------------------------------------------------
 
     def summary(self) -> str:
         """The plan as a table that a person reads."""
-        scale = max(self.loads_before.max(), self.loads_after.max()) or 1.0
-        rows = [
-            f"plan for router version {self.version}: {self.options['algorithm']},"
-            f" max_imbalance {self.options['max_imbalance']:g}",
-            f"  imbalance      {self.imbalance_before:8.2%} -> {self.imbalance:.2%}"
-            f" (lower bound {self._over_mean(self.lower_bound):.2%}, gap {self.gap:.2%})",
-            f"  keys moved     {len(self.migrations):8,} ({_bytes(self.migration_cost)},"
-            f" {self.migration_share:.2%} of all state)",
-            f"  table          {len(self._before.table):8,} -> {len(self.table):,} keys"
-            + ("" if self.options["max_table"] is None else f" of {self.options['max_table']:,}"),
-            f"  time           {self.seconds * 1e3:8.1f} ms",
-        ]
-        if self.splits:
-            rows.append(f"  split          {len(self.splits):8,} keys")
-        if self.home is not None:
-            rows.append(f"  ring           {len(self.circle_moves):8,} identifiers change owner")
-        rows.append(f"  {'task':>6}  {'before':>12}  {'after':>12}")
-        order = np.argsort(-np.maximum(self.loads_before, self.loads_after), kind="stable")
-        shown = np.sort(order[:_SHOWN])
-        for i in shown.tolist():
-            closed = "" if self._facts["open"][i] else "  closed"
-            bar = "#" * round(24 * self.loads_after[i] / scale)
-            rows.append(
-                f"  {self.tasks[i]:>6}  {self.loads_before[i]:>12,.6g}"
-                f"  {self.loads_after[i]:>12,.6g}  {bar}{closed}"
-            )
-        if len(order) > len(shown):
-            rows.append(f"  ... and {len(order) - len(shown)} tasks with less load")
-        rows.append("feasible" if self.feasible else "not feasible")
-        rows += [f"  because {reason}" for reason in self.reasons]
-        return "\n".join(rows)
-
-    def _over_mean(self, level: float) -> float:
-        return max(0.0, level / self.mean - 1) if self.mean > 0 else 0.0
+        return _plan_text.summary(self)
 
     def explain(self, value: Any) -> str:
         """Why a key goes where it goes."""
-        key = int(as_core([value], "value").ids[0])
-        lines = [f"{value!r}"]
-        lines += self._explain_cost(key)
-        moves = np.flatnonzero(self.migrations.ids == np.uint64(key)).tolist()
-        for at in moves:
-            lines.append(self._explain_move(at))
-        lines += [
-            f"it costs more than a task may carry ({self._facts['limit']:g}):"
-            f" it has task {task} to itself"
-            for name, task, _ in self.giants
-            if as_core([name], "value").ids[0] == np.uint64(key)
-        ]
-        lines += self._explain_place(key, value, bool(moves))
-        return "\n  ".join(lines)
-
-    def _explain_cost(self, key: int) -> list[str]:
-        if self._snapshot is None:
-            return []
-        rows = np.flatnonzero(self._snapshot.ids == np.uint64(key))
-        if not len(rows):
-            return ["nothing was seen of it: cost 0, state size 0"]
-        cost = float(self._snapshot.costs[rows].sum())
-        size = int(self._snapshot.state_sizes[rows].sum())
-        rank = int((self._snapshot.costs > cost).sum()) + 1
-        of_mean = f" ({cost / self.mean:.2%} of a task's mean load)" if self.mean > 0 else ""
-        return [
-            f"cost {cost:g}{of_mean}, rank {rank} of {len(self._snapshot)},"
-            f" state size {_bytes(size)}"
-        ]
-
-    def _explain_move(self, at: int) -> str:
-        source, target = int(self.migrations.sources[at]), int(self.migrations.targets[at])
-        i, j = self.tasks.index(source), self.tasks.index(target)
-        limit = float(self._facts["limit"])
-        if not self._facts["open"][i]:
-            why = f"task {source} takes keys no more"
-        elif self.loads_before[i] > limit * self.capacities[i] * (1 + _TOLERANCE):
-            why = (
-                f"task {source} carried {self.loads_before[i]:g},"
-                f" more than the {limit * self.capacities[i]:g} allowed"
-            )
-        else:
-            why = f"to make room on task {source}, or to keep the table small"
-        return (
-            f"moves from task {source} to task {target}"
-            f" with {_bytes(int(self.migrations.state_sizes[at]))}: {why}"
-            f" (load {self.loads_before[i]:g} -> {self.loads_after[i]:g};"
-            f" task {target}: {self.loads_before[j]:g} -> {self.loads_after[j]:g})"
-        )
-
-    def _explain_place(self, key: int, value: Any, moved: bool) -> list[str]:
-        tabled = self.table.by_id().get(key)
-        if tabled is not None:
-            return [f"in the table: task {tabled}"]
-        for name, tasks in self.splits.items():
-            if int(as_core([name], "value").ids[0]) == key:
-                return [f"split over tasks {', '.join(map(str, tasks))}"]
-        home = self.home or (self._router.home if self._router is not None else None)
-        where = "" if home is None else f", task {int(home.homes([value])[0])}"
-        return [f"{'then ' if moved else ''}at its home{where}; no entry in the table"]
+        return _plan_text.explain(self, value)
 
     def diff(self, other: Plan) -> PlanDiff:
         """How another plan differs: what the tables hold, imbalance and state moved."""
@@ -576,24 +554,27 @@ class Plan:
     # there and back --------------------------------------------------------------------------
 
     def _fingerprint_after(self) -> int:
-        if self._after.fingerprint is not None:
-            return self._after.fingerprint
-        assert self._router is not None
-        return self._router.apply(self).fingerprint
+        if self.after.fingerprint is not None:
+            return self.after.fingerprint
+        assert self.router is not None
+        return self.router.apply(self).fingerprint
 
     def inverse(self) -> Plan:
         """The plan that takes the router back, once this one is applied."""
-        facts = dict(self._facts)
-        facts["loads_before"], facts["loads_after"] = self.loads_after, self.loads_before
-        facts["open"] = np.ones_like(facts["open"])
-        facts["estimated_loads"] = np.empty(0)
-        facts["giants"] = []
-        facts["options"] = {**self.options, "max_table": None, "max_migration": None}
+        facts = replace(
+            self.facts,
+            loads_before=self.loads_after,
+            loads_after=self.loads_before,
+            open=np.ones_like(self.facts.open),
+            estimated_loads=np.empty(0),
+            giants=[],
+            options={**self.options, "max_table": None, "max_migration": None},
+        )
         return Plan(
             before=replace(
-                self._after, version=self.version + 1, fingerprint=self._fingerprint_after()
+                self.after, version=self.version + 1, fingerprint=self._fingerprint_after()
             ),
-            after=replace(self._before, version=self.version + 2),
+            after=replace(self.before, version=self.version + 2),
             migrations=self.migrations.reversed(),
             facts=facts,
             reasons=[f"takes back the plan for version {self.version}"],
@@ -601,19 +582,14 @@ class Plan:
 
     def to_json(self) -> str:
         """The plan as JSON; fields that `from_json` did not know are written again."""
-        facts = {
-            name: fact.tolist() if isinstance(fact, np.ndarray) else fact
-            for name, fact in self._facts.items()
-        }
-        facts["giants"] = [[_typed_json.encode(v), task, cost] for v, task, cost in self.giants]
         moves = self.migrations
         return json.dumps(
             {
                 **self._extra,
                 "format": _FORMAT,
                 "format_version": 1,
-                "before": self._before.to_json(self.fingerprint),
-                "after": self._after.to_json(self._fingerprint_after()),
+                "before": self.before.to_json(self.fingerprint),
+                "after": self.after.to_json(self._fingerprint_after()),
                 "migrations": [
                     list(row)
                     for row in zip(
@@ -625,10 +601,9 @@ class Plan:
                         strict=True,
                     )
                 ],
-                "facts": facts,
+                "facts": self.facts.to_json(),
                 "reasons": self.reasons,
-            },
-            default=_plain,
+            }
         )
 
     @classmethod
@@ -644,30 +619,8 @@ class Plan:
 
     @classmethod
     def _from_document(cls, document: dict[str, Any]) -> Self:
-        facts = dict(document["facts"])
-        for name, kind in _ARRAYS.items():
-            facts[name] = np.asarray(facts[name], kind)
-        tasks = len(facts["tasks"])
-        if tasks == 0 or any(
-            len(facts[name]) not in (tasks, 0 if name == "estimated_loads" else tasks)
-            for name in _ARRAYS
-        ):
-            raise _core.FormatError("facts: expected one of each for every task, got others")
-        if not all(np.isfinite(facts[name]).all() for name in _ARRAYS):
-            raise _core.FormatError("facts: expected finite numbers, got others")
-        if not (facts["capacities"] > 0).all() or not (facts["open"] != 0).any():
-            raise _core.FormatError("facts: expected capacities above 0, got others")
-        for name in _NUMBERS:
-            facts[name] = float(facts[name])
-        for name in ("max_table", "max_migration", "algorithm", "max_imbalance"):
-            facts["options"][name]
-        facts["giants"] = [
-            (_typed_json.decode(value), int(task), float(cost))
-            for value, task, cost in facts["giants"]
-        ]
         rows = document["migrations"]
-        columns = list(zip(*rows, strict=True)) if rows else [[]] * 5
-        _typed_json.expect_ints([*columns[1], *columns[2], *columns[3]], "migrations")
+        columns: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * 5
         return cls(
             before=State.from_json(document["before"]),
             after=State.from_json(document["after"]),
@@ -678,7 +631,7 @@ class Plan:
                 integers(columns[3], "migrations"),
                 numbers(columns[4], "migrations"),
             ),
-            facts=facts,
+            facts=Facts.from_json(document["facts"]),
             reasons=[str(reason) for reason in document["reasons"]],
             extra={key: value for key, value in document.items() if key not in _KNOWN},
         )
@@ -715,28 +668,3 @@ class Plan:
 _KNOWN = frozenset(
     ("format", "format_version", "before", "after", "migrations", "facts", "reasons")
 )
-_ARRAYS: dict[str, type[np.generic]] = {
-    "tasks": np.int32,
-    "open": np.uint8,
-    "capacities": np.float64,
-    "loads_before": np.float64,
-    "loads_after": np.float64,
-    "estimated_loads": np.float64,
-}
-_NUMBERS = ("mean", "limit", "lower_bound", "state_total", "trials", "groups", "seconds")
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"facts: expected plain values, got {type(value).__name__}")
-
-
-def _bytes(size: int) -> str:
-    """Bytes as a person reads them."""
-    number = float(size)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if number < 1024:
-            return f"{number:,.0f} {unit}" if unit == "B" else f"{number:,.1f} {unit}"
-        number /= 1024
-    return f"{number:,.1f} TiB"

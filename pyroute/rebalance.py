@@ -24,7 +24,7 @@ from pyroute._arrays import count, numbers, real, task_id, task_ids
 from pyroute.homes import EngineHome
 from pyroute.key_stats import Snapshot
 from pyroute.keys import as_core
-from pyroute.plan import Exceptions, Migrations, Named, Plan, State
+from pyroute.plan import Exceptions, Facts, Migrations, Named, Plan, State
 from pyroute.ring import Ring, Tasks
 from pyroute.router import Router
 
@@ -125,7 +125,7 @@ def elastic(router: Router, snapshot: Snapshot, tasks: Tasks, **options: Any) ->
     options
         Those of `rebalance`.
     """
-    known = rebalance.__kwdefaults__
+    known = rebalance.__kwdefaults__ or {}
     for name in options:
         if name not in known:
             raise TypeError(f"options: expected those of rebalance, got {name}")
@@ -167,22 +167,24 @@ def _plan(
         before_homes,
         before_homes if after is home else _homes(after, core),
         open=is_open.astype(np.uint8),
-        capacities=_capacities(capacities, after, tasks, is_open),
+        capacities=_capacities(capacities, after, tasks),
         **_native(options),
     )
     seconds = time.perf_counter() - started
-    changed = isinstance(after, Ring) and after is not home and after != home
+    rings: tuple[Ring | None, Ring | None] = (None, None)
+    if isinstance(home, Ring) and isinstance(after, Ring) and after != home:
+        rings = (home, after)
     return _wrap(
         native,
         router,
         snapshot,
         options | {"drained": closed},
         seconds,
-        (home, after) if changed else (None, None),
+        rings,
     )
 
 
-def _drain(home: Any, drained: Any) -> tuple[Any, list[int]]:
+def _drain(home: Ring | EngineHome, drained: Any) -> tuple[Ring | EngineHome, list[int]]:
     """The home without the drained tasks, and those."""
     if isinstance(drained, str | bytes) or not isinstance(drained, Iterable):
         raise TypeError(f"drained: expected task ids, got {type(drained).__name__}")
@@ -224,7 +226,6 @@ def _capacities(
     capacities: Any,
     home: Ring | EngineHome,
     tasks: npt.NDArray[np.int32],
-    is_open: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.float64]:
     out = np.ones(len(tasks))
     if capacities is None:
@@ -325,25 +326,25 @@ def _wrap(
         router.version + 1,
         None,
     )
-    facts: dict[str, Any] = {
-        "tasks": native.tasks,
-        "open": native.open,
-        "capacities": native.capacities,
-        "loads_before": native.loads_before,
-        "loads_after": native.loads_after,
-        "estimated_loads": native.estimated_loads,
-        "mean": native.mean,
-        "limit": native.limit,
-        "lower_bound": native.lower_bound,
-        "state_total": native.state_total,
-        "trials": native.trials,
-        "groups": native.groups,
-        "giants": native.giants(),
-        "seconds": seconds - native.group_seconds,
-        "group_seconds": native.group_seconds,
-        "interval": snapshot.interval,
-        "options": options,
-    }
+    facts = Facts(
+        tasks=native.tasks,
+        open=native.open,
+        capacities=native.capacities,
+        loads_before=native.loads_before,
+        loads_after=native.loads_after,
+        estimated_loads=native.estimated_loads,
+        mean=native.mean,
+        limit=native.limit,
+        lower_bound=native.lower_bound,
+        state_total=native.state_total,
+        trials=native.trials,
+        groups=native.groups,
+        giants=native.giants(),
+        seconds=seconds - native.group_seconds,
+        group_seconds=native.group_seconds,
+        interval=snapshot.interval,
+        options=options,
+    )
     plan = Plan(
         before=before,
         after=after,
@@ -404,10 +405,11 @@ def _reasons(plan: Plan, native: _core.Plan) -> list[str]:
             f"max_imbalance: no plan has a greatest load below {plan.lower_bound:g},"
             f" and {limit:g} is allowed"
         )
+    if over and options["degree"] is not None:
+        worst = (plan.loads_after / np.maximum(plan.estimated_loads, 1e-300)).max() - 1
+        out.append(f"degree: loads are up to {worst:.3%} above what the key groups said")
     if over and not out:
-        out.append(
-            f"max_imbalance: background and pinned keys leave no room within {limit:g}"
-        )
+        out.append(f"max_imbalance: background and pinned keys leave no room within {limit:g}")
     left = plan.loads_after[(native.open == 0) & (plan.loads_after > 0)]
     if len(left):
         out.append(f"drained: background load of {left.sum():g} is on tasks that are closed")
@@ -420,7 +422,7 @@ def _reasons(plan: Plan, native: _core.Plan) -> list[str]:
 
 
 def _engine(plan: Plan) -> bool:
-    return plan._router is not None and isinstance(plan._router.home, EngineHome)
+    return plan.router is not None and isinstance(plan.router.home, EngineHome)
 
 
 def _expect(value: object, kind: type, name: str) -> None:

@@ -289,7 +289,8 @@ class Router(Kernel):
         ring = document["home"]["kind"] == "Ring"
         home = Ring.from_bytes(data) if ring else EngineHome.from_bytes(data)
         table, splits = document["table"], document["splits"]
-        values, targets = _typed_json.decode_keys([row[0] for row in table]), [row[1] for row in table]
+        values = _typed_json.decode_keys([row[0] for row in table])
+        targets = [row[1] for row in table]
         split_values = _typed_json.decode_keys([row[0] for row in splits])
         _typed_json.expect_ints(targets, "table")
         self = cls.__new__(cls)
