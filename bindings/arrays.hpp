@@ -29,6 +29,12 @@ template <class T>
 [[nodiscard]] inline std::string_view view(const py::bytes& data) { return data; }
 
 template <class T>
+[[nodiscard]] std::vector<T> vector_of(const Array<T>& array) {
+  const auto values = view(array);
+  return {values.begin(), values.end()};
+}
+
+template <class T>
 [[nodiscard]] Array<T> fresh(std::size_t size) {
   return Array<T>(static_cast<py::ssize_t>(size));
 }
@@ -50,6 +56,19 @@ template <class T>
 template <class T>
 [[nodiscard]] py::array copied(std::span<const T> data) {
   return py::array(static_cast<py::ssize_t>(data.size()), data.data());
+}
+
+template <class T>
+[[nodiscard]] py::array copied(const std::vector<T>& data) {
+  return copied(std::span<const T>(data));
+}
+
+// A read-only view of a kernel's column, for a property.
+template <class K, class T>
+[[nodiscard]] auto column(std::vector<T> K::* member) {
+  return [member](const py::object& self) {
+    return readonly(std::span<const T>(self.cast<const K&>().*member), self);
+  };
 }
 
 // A mutable kernel with its lock. Order: release the GIL first, then lock; the other order

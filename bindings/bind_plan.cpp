@@ -20,13 +20,6 @@ struct InputBox {
               router->split_names(), pins.batch(), pinned_to) {}
 };
 
-template <class T>
-auto column(std::vector<T> Plan::* member) {
-  return [member](const py::object& self) {
-    return readonly(std::span<const T>(self.cast<const Plan&>().*member), self);
-  };
-}
-
 double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

@@ -7,17 +7,6 @@
 namespace pyroute {
 namespace {
 
-template <class T>
-std::vector<T> vector_of(const Array<T>& array) {
-  const auto values = view(array);
-  return {values.begin(), values.end()};
-}
-
-template <class T>
-py::array array_of(const std::vector<T>& values) {
-  return copied(std::span<const T>(values));
-}
-
 // The lengths are the caller's to get right but for these, which would be read out of bounds.
 void check(const Problem& p) {
   const std::size_t tasks = p.tasks(), n = p.records();
@@ -61,10 +50,12 @@ Problem problem_of(const Columns& c) {
 }
 
 py::dict as_dict(const KeyGroups& groups) {
-  return py::dict("current"_a = array_of(groups.current), "home"_a = array_of(groups.home),
-                  "cost"_a = array_of(groups.cost), "size"_a = array_of(groups.size),
-                  "count"_a = array_of(groups.count), "id"_a = array_of(groups.id),
-                  "key"_a = array_of(groups.key));
+  return py::dict("current"_a = copied(groups.current), "home"_a = copied(groups.home),
+                  "cost_level"_a = copied(groups.cost_level),
+                  "size_level"_a = copied(groups.size_level), "cost"_a = copied(groups.cost),
+                  "size"_a = copied(groups.size),
+                  "count"_a = copied(groups.count), "id"_a = copied(groups.id),
+                  "key"_a = copied(groups.key), "key_cost"_a = copied(groups.key_cost));
 }
 
 }  // namespace
@@ -107,8 +98,8 @@ void bind_planner(py::module_& m) {
         for (const Giant& giant : placed.giants)
           giants.append(py::make_tuple(giant.record, giant.task));
         return py::dict(
-            "record"_a = array_of(records), "count"_a = array_of(counts),
-            "target"_a = array_of(targets), "load"_a = array_of(placed.load),
+            "record"_a = copied(records), "count"_a = copied(counts),
+            "target"_a = copied(targets), "load"_a = copied(placed.load),
             "table_size"_a = keys_away(p, placed), "migration"_a = state_moved(p, placed),
             "stuck"_a = placed.stuck, "trials"_a = placed.trials,
             "table_full"_a = placed.table_full, "budget_spent"_a = placed.budget_spent,
@@ -146,6 +137,9 @@ void bind_planner(py::module_& m) {
         KeyGroups g;
         g.count = vector_of(groups["count"].cast<Array<std::uint32_t>>());
         g.key = vector_of(groups["key"].cast<Array<std::uint32_t>>());
+        g.key_cost = vector_of(groups["key_cost"].cast<Array<double>>());
+        g.cost = vector_of(groups["cost"].cast<Array<double>>());
+        g.current = vector_of(groups["current"].cast<Array<Position>>());
         g.id.resize(g.count.size());
         std::vector<Part> parts;
         for (std::size_t i = 0; i < view(record).size(); ++i)
@@ -156,7 +150,7 @@ void bind_planner(py::module_& m) {
           keys.push_back(key);
           targets.push_back(to);
         }
-        return py::make_tuple(array_of(keys), array_of(targets));
+        return py::make_tuple(copied(keys), copied(targets));
       },
       "groups"_a, "record"_a, "count"_a, "target"_a, py::pos_only());
 }

@@ -27,6 +27,8 @@ enum class Kernel : std::uint8_t {
   dynamic_grouping = 7,
   engine_home = 8,
   router = 9,
+  group_report = 10,
+  group_orders = 11,
 };
 
 class Writer {

@@ -16,6 +16,7 @@ from pyroute.cost_sketch import CostSketch
 from pyroute.dynamic_grouping import DynamicGrouping
 from pyroute.gate import Decision, Gate
 from pyroute.homes import FlinkKeyGroup, KafkaHash, SparkHash, StormHash
+from pyroute.key_group import GroupOrders, GroupPlan, GroupReport, KeyGroups, plan_groups
 from pyroute.key_stats import KeyStats, Snapshot
 from pyroute.keys import Keys, keys
 from pyroute.plan import Migrations, Plan, PlanDiff
@@ -33,7 +34,11 @@ __all__ = [
     "FlinkKeyGroup",
     "FormatError",
     "Gate",
+    "GroupOrders",
+    "GroupPlan",
+    "GroupReport",
     "KafkaHash",
+    "KeyGroups",
     "KeyStats",
     "Keys",
     "Migrations",
@@ -51,6 +56,7 @@ __all__ = [
     "__version__",
     "elastic",
     "keys",
+    "plan_groups",
     "rebalance",
     "simd",
     "workloads",

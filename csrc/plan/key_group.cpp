@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "plan/discretize.hpp"
@@ -21,11 +22,10 @@ KeyGroups group_keys(const Problem& keys, std::int64_t degree) {
 
   KeyGroups out;
   out.key.reserve(n);
+  out.key_cost.reserve(n);
   struct Row {
     Position home;
-    Cost cost;
-    StateSize size;
-    double gamma;
+    double cost, size;  // levels
     std::uint32_t key;
   };
   std::vector<double> values, costs, sizes;
@@ -42,29 +42,34 @@ KeyGroups group_keys(const Problem& keys, std::int64_t degree) {
     discretize(values, degree, sizes);
     rows.clear();
     for (std::size_t i = 0; i < own.size(); ++i)
-      rows.push_back({keys.home[own[i]], costs[i], std::llround(sizes[i]),
-                      priority(keys, own[i]), own[i]});
+      rows.push_back({keys.home[own[i]], costs[i], sizes[i], own[i]});
     std::sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
       if (a.home != b.home) return a.home < b.home;
       if (a.cost != b.cost) return a.cost > b.cost;
       if (a.size != b.size) return a.size > b.size;
-      return a.gamma != b.gamma ? a.gamma > b.gamma : keys.id[a.key] < keys.id[b.key];
+      return dearest_first(keys)(a.key, b.key);
     });
-    for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (std::size_t i = 0; i < rows.size();) {
       const Row& row = rows[i];
-      const bool same = i > 0 && rows[i - 1].home == row.home && rows[i - 1].cost == row.cost &&
-                        rows[i - 1].size == row.size;
-      if (same) {
-        ++out.count.back();
-      } else {
-        out.current.push_back(static_cast<Position>(t));
-        out.home.push_back(row.home);
-        out.cost.push_back(row.cost);
-        out.size.push_back(row.size);
-        out.count.push_back(1);
-        out.id.push_back(keys.id[row.key]);
+      out.current.push_back(static_cast<Position>(t));
+      out.home.push_back(row.home);
+      out.cost_level.push_back(row.cost);
+      out.size_level.push_back(row.size);
+      out.id.push_back(keys.id[row.key]);
+      const std::size_t begin = i;
+      double cost = 0, size = 0;
+      for (; i < rows.size() && rows[i].home == row.home && rows[i].cost == row.cost &&
+             rows[i].size == row.size;
+           ++i) {
+        out.key.push_back(rows[i].key);
+        out.key_cost.push_back(keys.cost[rows[i].key]);
+        cost += keys.cost[rows[i].key];
+        size += static_cast<double>(keys.size[rows[i].key]);
       }
-      out.key.push_back(row.key);
+      const auto count = static_cast<double>(i - begin);
+      out.cost.push_back(cost / count);
+      out.size.push_back(static_cast<StateSize>(std::floor(size / count + 0.5)));
+      out.count.push_back(static_cast<std::uint32_t>(i - begin));
     }
   }
   return out;
@@ -90,12 +95,25 @@ Problem grouped_problem(const Problem& keys, const KeyGroups& groups) {
 
 std::vector<std::pair<std::uint32_t, Position>> pick(const KeyGroups& groups,
                                                      std::span<const Part> parts) {
-  std::vector<std::size_t> next(groups.groups() + 1);
-  for (std::size_t g = 0; g < groups.groups(); ++g) next[g + 1] = next[g] + groups.count[g];
+  std::vector<std::size_t> first(groups.groups() + 1);
+  for (std::size_t g = 0; g < groups.groups(); ++g) first[g + 1] = first[g] + groups.count[g];
   std::vector<std::pair<std::uint32_t, Position>> out;
-  for (const Part& part : parts)
-    for (std::uint32_t i = 0; i < part.count; ++i)
-      out.emplace_back(groups.key[next[part.record]++], part.target);
+  std::map<Position, Cost> beyond;  // by target: what its keys cost more than their levels
+  std::size_t dearest = 0, cheapest = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto& [group, count, target] = parts[i];
+    if (i == 0 || group != parts[i - 1].record) {
+      dearest = first[group];
+      cheapest = first[group + 1];
+      if (i > 0 && groups.current[group] != groups.current[parts[i - 1].record]) beyond.clear();
+    }
+    Cost& more = beyond[target];
+    for (std::uint32_t n = 0; n < count; ++n) {
+      const std::size_t at = more > 0 ? --cheapest : dearest++;
+      more += groups.key_cost[at] - groups.cost[group];
+      out.emplace_back(groups.key[at], target);
+    }
+  }
   return out;
 }
 

@@ -2,13 +2,17 @@
 //
 // A group is (target, current, home, cost level, state level, count). Grouping rounds cost and state
 // size (discretize.hpp, one call for each per current task), then merges the keys of one task whose
-// home and both levels agree. A plan on groups says (group, count, target): how many keys of a group
+// home and both levels agree. What a group says of its keys is not the level but their mean cost and mean
+// state size (not in the paper): levels cancel their errors over a whole task only, and a plan moves parts
+// of it; with means the loads of tasks are exact, and those of a plan nearly so. A plan on groups says (group, count, target): how many keys of a group
 // go where; which ones is picked where the keys are known (F17: by all of current, home, levels):
-//   pick     the keys of a group in the order psi gamma of their own cost and size (greatest first,
-//            ties: smaller id), dealt to the targets in ascending order.
-// State sizes are rounded as numbers, then to whole bytes (half up).
+//   pick     Orders are taken by group, then target. The keys of a group are in descending order of their own
+//            cost (ties: smaller id). An order takes its keys one by one, the cheapest left where the keys that its
+//            target got so far from this task cost more than the means, else the dearest left. So what a
+//            target gets is what the plan counted on, but for about one key's deviation.
+// Mean state sizes are whole bytes (half up).
 // Groups are ordered by (current, home, cost level, state level), the levels descending; the keys of
-// a group by pick order. The id of a group is that of its first key.
+// a group as above. The id of a group is that of its first key.
 //
 // In the distributed form each task groups its own keys and reports the groups alone; reports of all
 // tasks, in ascending order of task, are the groups of the whole, so both forms give one plan.
@@ -26,11 +30,13 @@ namespace pyroute {
 
 struct KeyGroups {
   std::vector<Position> current, home;
-  std::vector<Cost> cost;         // level
-  std::vector<StateSize> size;    // level
+  std::vector<double> cost_level, size_level;
+  std::vector<Cost> cost;       // mean
+  std::vector<StateSize> size;  // mean
   std::vector<std::uint32_t> count;
   std::vector<Key> id;            // of the first key
-  std::vector<std::uint32_t> key;  // records of the problem, group after group in pick order
+  std::vector<std::uint32_t> key;  // records of the problem, group after group
+  std::vector<Cost> key_cost;      // their own costs
 
   [[nodiscard]] std::size_t groups() const noexcept { return id.size(); }
 };
