@@ -240,12 +240,13 @@ class Facts:
             name: numbers(document[name], name)
             for name in ("capacities", "loads_before", "loads_after", "estimated_loads")
         }
-        lengths = {len(tasks), len(is_open), *(len(column) for column in reals.values())}
+        lengths = {name: len(column) for name, column in reals.items()} | {"open": len(is_open)}
+        if lengths["estimated_loads"] == 0:
+            del lengths["estimated_loads"]
         amounts = {name: real(document[name], name) for name in _AMOUNTS}
         if (
             len(tasks) == 0
-            or lengths - {0} != {len(tasks)}
-            or len(reals["capacities"]) == 0
+            or set(lengths.values()) != {len(tasks)}
             or not all(np.isfinite(column).all() for column in reals.values())
             or not (reals["capacities"] > 0).all()
             or not set(is_open.tolist()) <= {0, 1}
@@ -256,9 +257,12 @@ class Facts:
         plain: dict[str, Any] = {**reals, **amounts}
         plain |= {name: count(document[name], name) for name in _COUNTS}
         options = dict(document["options"])
-        for name in ("max_table", "max_migration", "max_imbalance", "algorithm"):
-            if name not in options:
-                raise _core.FormatError(f"options: expected {name}, got none")
+        real(options["max_imbalance"], "max_imbalance")
+        for name in ("max_table", "max_migration"):
+            if options[name] is not None:
+                count(options[name], name)
+        if not isinstance(options["algorithm"], str):
+            raise _core.FormatError("algorithm: expected a name, got another")
         return cls(
             tasks=tasks,
             open=is_open.astype(np.uint8),

@@ -409,7 +409,10 @@ def _reasons(plan: Plan, native: _core.Plan) -> list[str]:
         worst = (plan.loads_after / np.maximum(plan.estimated_loads, 1e-300)).max() - 1
         out.append(f"degree: loads are up to {worst:.3%} above what the key groups said")
     if over and not out:
-        out.append(f"max_imbalance: background and pinned keys leave no room within {limit:g}")
+        out.append(
+            f"max_imbalance: no placement within {limit:g} was found, the best has"
+            f" {plan.level_after:g}; search_moves may find a better one"
+        )
     left = plan.loads_after[(native.open == 0) & (plan.loads_after > 0)]
     if len(left):
         out.append(f"drained: background load of {left.sum():g} is on tasks that are closed")

@@ -56,7 +56,6 @@ double lower_bound(const Problem& keys) {
     for (std::size_t j = q * n - q; j <= q * n; ++j) together += dearest[j];
     bound = std::max(bound, together / capacity[0]);
   }
-  // What was added up in another order may be a rounding above what a placement adds up to.
   return bound * (1 - 1e-12);
 }
 

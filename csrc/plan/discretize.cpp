@@ -30,13 +30,14 @@ void discretize(std::span<const double> values, std::int64_t degree, std::span<d
     return values[a] != values[b] ? values[a] > values[b] : a < b;
   });
   if (order.empty()) return;
+  unit = std::max(unit, std::ldexp(values[order.front()], -52));
   // Where the greatest is below R the step is 1: there is no halving part then.
   const double greatest = values[order.front()] / unit;
   const double step = greatest < static_cast<double>(degree) ? 1 : static_cast<double>(degree);
   const double top = std::floor(greatest / step) * step;
   double deviation = 0;
   for (const std::uint32_t i : order) {
-    const double x = values[i] / unit;
+    const double x = std::max(values[i] / unit, 1.0);
     double rounded = top;
     if (x < top) {
       double lower, upper;

@@ -1,6 +1,7 @@
 // HLHE: half-linear-half-exponential rounding that makes values alike (paper 002, IV-B).
 //
-// Values x > 0 are divided by the smallest of them, so that each is at least 1. With R = 2^r and s =
+// Values x > 0 are divided by the smallest of them, so that each is at least 1; by 2^-52 of the greatest where
+// that is more, and what is then below 1 counts as 1. With R = 2^r and s =
 // floor(max / R) the representatives are s * R, (s - 1) * R, ..., R (linear), R / 2, R / 4, ..., 1
 // (halving); where max < R there is no linear part, and they are the whole numbers 1 to floor(max)
 // (F28). Values are taken in descending order (ties: smaller position first). One at or above the

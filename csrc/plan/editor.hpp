@@ -22,6 +22,10 @@ class Editor {
   [[nodiscard]] Position current(std::size_t piece) const {
     return p_.current[out_.record_of(piece)];
   }
+  // Order of pieces that are alike otherwise: by id, then by the task they are on.
+  [[nodiscard]] bool before(std::size_t a, std::size_t b) const {
+    return id(a) != id(b) ? id(a) < id(b) : out_.where[a] < out_.where[b];
+  }
   [[nodiscard]] bool moved(std::size_t piece) const {
     return out_.where[piece] != current(piece);
   }

@@ -179,13 +179,13 @@ struct Llfd::State {
     if (found.empty() || open < 2) return pieces;
     std::sort(found.begin(), found.end(), dearest_first(p));
     given.assign(p.tasks(), 0);
-    // Loads without the keys that are dearer than any limit.
+    // Loads without the giants that have their task already.
     std::vector<Cost> rest = p.base;
     for (std::size_t r = 0; r < p.records(); ++r)
-      if (!(p.cost[r] > most))
-        rest[index(p.current[r])] += p.cost[r] * static_cast<double>(p.keys_of(r));
+      rest[index(p.current[r])] += p.cost[r] * static_cast<double>(p.keys_of(r));
     for (const std::uint32_t r : found)
       for (std::uint32_t n = p.keys_of(r); n > 0 && giants.size() + 1 < open; --n) {
+        rest[index(p.current[r])] -= p.cost[r];
         const Position best = takes(p.current[r]) ? p.current[r] : roomiest(rest);
         given[index(best)] = 1;
         giants.push_back({r, best});

@@ -4,10 +4,12 @@
 //   giants   Where a key is dearer than the greatest limit of any open task, no plan is within the
 //            limits. Such keys, dearest first (ties: smaller id), each get a task of their own: the
 //            one they are on, if it is open and not given away, else of the open tasks not given
-//            away the one of greatest capacity, then least level after the others, then smallest.
+//            away the one of greatest capacity, then of the least level as things are without this key and the
+//            giants before it, then smallest.
 //            At most open tasks - 1 keys are giants, the rest are plain keys. A task given away takes
 //            no other key. What else is on it leaves in phase II, dearest first (ties: smaller id),
-//            until at least max_table / tasks keys have left (all, where the table has no bound) and
+//            until at least max_table / tasks keys (all tasks counted, rounded down) have left (all, where the
+//            table has no bound) and
 //            what stays costs at most max_imbalance * the giant's cost; keys that cost nothing stay.
 //   start    A key starts where it is (current). From a task that is not open it starts at its home
 //            where that is open and not given away, else it is a candidate of phase III at once.
@@ -29,7 +31,8 @@
 //            what the task is over its limit, else passed over, until the load is within the limit, 4096 records
 //            were passed over or none is left. While the load is then still over the limit, of those passed over
 //            that cost at least what it is over and at most `dear` the one of the smallest state size is taken (ties:
-//            the earlier in psi); where there is none, without regard to `dear`; where there is none, the earliest.
+//            the earlier in psi); where there is none, without regard to `dear`; where there is none, the earliest, as
+//            many of its keys as have to go. What fits is put back here too.
 // Phase III  (assigning, LLFD) Candidates dearest first (ties: smaller id), those that come up later
 //            among them (F3). Each is offered to the open tasks not given away, ascending by level
 //            (ties: smaller), loads being those of this moment, candidates removed (F1). A task
@@ -49,8 +52,8 @@
 //   matches_reference   equal to the plain twin
 //   terminates          no key is popped twice
 //   nothing_lost        every key has exactly one task, an open one
-//   theorem_1           where a perfect assignment exists and no key reaches the mean, no level is above
-//                       the limit or 1 + (1 - 1 / tasks) / 3 of the mean, whichever is greater
+//   theorem_1           with equal capacities, where a perfect assignment exists and no key reaches the mean, no
+//                       level is above the limit or 1 + (1 - 1 / tasks) / 3 of the mean, whichever is greater
 // Cost: O(records) once, then about O(moved * log) per run: the orders by psi are built for the tasks
 // that need them, as far as they need them, and kept between runs. Threads: one run at a time.
 #pragma once

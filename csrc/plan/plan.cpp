@@ -20,7 +20,7 @@ PlanInput::PlanInput(const Snapshot& snapshot, const RoutingTable& table,
   pins.ids(0, pins.size(), pin_ids.data());
   kinds_ = unify(snapshot.names().kinds(), table.names().kinds(), "table");
   kinds_ = unify(kinds_, split_names.kinds(), "splits");
-  kinds_ = unify(kinds_, pins.kinds(), "pins");
+  if (pins.size() > 0) kinds_ = unify(kinds_, pins.kinds(), "pins");
   if ((!table.empty() && table.names().kinds().empty()) ||
       (!splits.empty() && split_names.kinds().empty()))
     kinds_.clear();

@@ -146,7 +146,7 @@ void return_moved(const Problem& p, Placement& out) {
                edit.takes(out.where[piece]);
       },
       [&](std::size_t a, std::size_t b) {
-        return edit.size(a) != edit.size(b) ? edit.size(a) > edit.size(b) : edit.id(a) < edit.id(b);
+        return edit.size(a) != edit.size(b) ? edit.size(a) > edit.size(b) : edit.before(a, b);
       });
   for (const std::size_t piece : found) {
     const Position to = edit.current(piece);
@@ -167,7 +167,7 @@ void hold_table(const Problem& p, Placement& out) {
         return out.where[piece] != edit.home(piece) && p.open[index(edit.home(piece))] != 0;
       },
       [&](std::size_t a, std::size_t b) {
-        return edit.cost(a) != edit.cost(b) ? edit.cost(a) < edit.cost(b) : edit.id(a) < edit.id(b);
+        return edit.cost(a) != edit.cost(b) ? edit.cost(a) < edit.cost(b) : edit.before(a, b);
       });
   out.table_full = true;
   for (const std::size_t piece : found) {
@@ -186,23 +186,47 @@ void hold_budget(const Problem& p, Placement& out) {
   const auto per_byte = [&](std::size_t piece) {
     return edit.cost(piece) / static_cast<double>(edit.size(piece));
   };
-  const auto found = pieces(
-      out,
-      [&](std::size_t piece) {
-        return edit.moved(piece) && edit.size(piece) > 0 &&
-               p.open[index(edit.current(piece))] != 0;
-      },
-      [&](std::size_t a, std::size_t b) {
-        const double of_a = per_byte(a), of_b = per_byte(b);
-        return of_a != of_b ? of_a < of_b : edit.id(a) < edit.id(b);
-      });
   out.budget_spent = true;
-  for (const std::size_t piece : found) {
-    const StateSize over = edit.migration() - p.max_migration, each = edit.size(piece);
-    if (over <= 0) return;
-    const std::int64_t most = edit.table_allows(piece, edit.current(piece));
-    const std::int64_t n = std::min<std::int64_t>(most, (over - 1) / each + 1);
-    edit.move(piece, static_cast<std::uint32_t>(n), edit.current(piece));
+  // Again where a pass changed something: it may have made room in the table for one passed over.
+  for (bool changed = true; changed;) {
+    changed = false;
+    std::int64_t passed = 0;  // keys that the table has no room for
+    const auto found = pieces(
+        out,
+        [&](std::size_t piece) {
+          return edit.moved(piece) && edit.size(piece) > 0 &&
+                 p.open[index(edit.current(piece))] != 0;
+        },
+        [&](std::size_t a, std::size_t b) {
+          const double of_a = per_byte(a), of_b = per_byte(b);
+          return of_a != of_b ? of_a < of_b : edit.before(a, b);
+        });
+    for (const std::size_t piece : found) {
+      const StateSize over = edit.migration() - p.max_migration, each = edit.size(piece);
+      if (over <= 0) return;
+      const std::int64_t most = edit.table_allows(piece, edit.current(piece));
+      const std::int64_t wanted = std::min<std::int64_t>(out.keys_of(piece), (over - 1) / each + 1);
+      const std::int64_t n = std::min(most, wanted);
+      passed += wanted - n;
+      changed = changed || n > 0;
+      edit.move(piece, static_cast<std::uint32_t>(n), edit.current(piece));
+    }
+    const auto stateless = pieces(
+        out,
+        [&](std::size_t piece) {
+          return edit.moved(piece) && edit.size(piece) == 0 &&
+                 p.open[index(edit.current(piece))] != 0 &&
+                 edit.more_away(piece, edit.current(piece)) < 0;
+        },
+        [&](std::size_t a, std::size_t b) {
+          return edit.cost(a) != edit.cost(b) ? edit.cost(a) < edit.cost(b) : edit.before(a, b);
+        });
+    for (const std::size_t piece : stateless) {
+      const std::int64_t n = std::min<std::int64_t>(out.keys_of(piece), passed);
+      passed -= n;
+      changed = changed || n > 0;
+      edit.move(piece, static_cast<std::uint32_t>(n), edit.current(piece));
+    }
   }
 }
 

@@ -9,24 +9,25 @@
 //   mixed      psi gamma, n entries cleaned: n = 0, then n + (table size - max_table), at most all, while the
 //              table is too large (algorithm 4 with F9 and F10). At all entries, still too large: min_table.
 //              Else, beyond the paper, gentle runs of shares 1, 1/2, 1/4 and 1/8, each from that n on in the same
-//              way, and where more than n entries are useful the same from all the useful ones on. Of these and the
+//              way but without min_table, and where more than n entries are useful the same from all of those on. Of these and the
 //              first run the one of least migration with nothing stuck and the table within its bound (ties: the
 //              earlier), else the first. They are left out where the first moves no state and nothing is stuck
 //   mixed_bf   psi gamma, every n from 0 to all (F11): of the runs with nothing stuck and the table within
 //              its bound the one of least migration (ties: smaller n), then gently as mixed; else as mixed
 //   readj      readj.hpp
-// Then, in this order:
-//   return     (mixed, mixed_bf) Moved keys, largest state first (ties: smaller id), go back to where they were
+// Then, in this order, ties always to the smaller id, then to the smaller task that the key is on:
+//   return     (mixed, mixed_bf) Moved keys, largest state first, go back to where they were
 //              if that task is open, not given away to a giant, within its limit with them, and the table does
 //              not grow beyond its bound. Giants stay.
-//   table      Where more keys are away from home than max_table, the cheapest of them (ties: smaller id) whose
+//   table      Where more keys are away from home than max_table, the cheapest of them whose
 //              home is open are sent home until the bound holds (table_full).
 //   fallback   (mixed, mixed_bf) With keys stuck, `simple` with its table step is tried too and taken where its
-//              greatest level is lower by more than 1e-9 of it (F25).
+//              greatest level is lower by more than 1e-9 of it (F25); nothing is stuck then, and there are no giants.
 //   budget     Where more state moves than max_migration, moved keys whose old task is open stay there instead,
-//              those of least cost per byte first (ties: smaller id; keys without state are left alone), until the
-//              budget holds (budget_spent). A key that would then be an entry beyond the table's bound is passed
-//              over.
+//              those of least cost per byte first, until the budget holds (budget_spent). A key that would then be an
+//              entry beyond the table's bound is passed over; after all of them, for each one passed over, a moved
+//              key without state that is an entry and was none stays at its old task too, the cheapest first. This
+//              is repeated as long as the budget does not hold and something changes.
 //   search     search.hpp, within search_moves.
 //
 // Guarantees, each a test of that name in tests/test_planner.py:

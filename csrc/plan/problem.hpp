@@ -8,8 +8,9 @@
 //            (background, pinned keys, shares of split keys). A task that is not open takes
 //            nothing, and its records have to leave.
 //   mean     (cost of all records + base of the open tasks) / capacity of the open tasks
-//   limit(t) (1 + max_imbalance) * mean * capacity(t)            (theta_max and L_max in paper 002)
-//   within   load <= limit(t) * (1 + 1e-9)
+//   limit(t) (1 + max_imbalance) * mean * capacity(t) * (1 + 1e-9)   (theta_max and L_max in paper 002)
+//   within   load <= limit(t)
+//   room     limit(t) - load(t); a task is over its limit by what that is below 0
 //   level(t) load(t) / capacity(t): the measure by which tasks are compared
 // Threads: plain values.
 #pragma once
@@ -73,9 +74,10 @@ struct Placement {
   std::vector<Giant> giants;                 // descending by cost
   std::vector<std::uint8_t> given;           // by task: given away to a giant; empty: none is
   std::int64_t stuck = 0;                    // keys that fitted nowhere and went to the least level
-  std::int64_t trials = 0;                   // runs of the three phases
-  bool table_full = false;                   // keys were sent home to keep the bound on the table
-  bool budget_spent = false;  // keys were left where they are to keep the bound on migration
+  std::int64_t trials = 0;    // runs of the three phases, that of the chosen one again included; `simple`
+                              // counts as one, so does each sigma of readj
+  bool table_full = false;    // more keys were to be away from home than the table may have
+  bool budget_spent = false;  // more state was to move than the budget has
 
   [[nodiscard]] std::size_t record_of(std::size_t piece) const noexcept {
     return record.empty() ? piece : record[piece];

@@ -4,11 +4,12 @@
 // smaller), and for every other such task e looks at: one key of d moved to e, and where the table,
 // the budget or the costs leave no good one, one key of d exchanged for a cheaper one of e. `ideal` is
 // the cost that would make both levels equal. Of single moves the 16 keys of d next below and the 16
-// next above the ideal are looked at; of exchanges, for every key of d, the keys of e on either side of
-// cost - ideal. The change that leaves the lowest greater level of the two is made, where that is below
+// next at or above the ideal are looked at; of exchanges, for every key of d, the one key of e next below
+// and the one next at or above cost - ideal. Keys that cost nothing take no part. The change that leaves the lowest greater level of the two is made, where that is below
 // the level of d by more than 1e-9 of it; ties: less state moved in all, then single moves, then smaller
 // e, then smaller ids. Exchanges are looked at only where the best single move leaves d or e above the mean
-// by more than 1e-4 of it. A change that would break the bound on the table or on migration is not made.
+// (that of all tasks) by more than 1e-4 of it, or there is none. A change that makes the table or the migration
+// greater than they are and than their bound is not made.
 // It ends with the budget (an exchange counts two), or where no change helps.
 //
 // Guarantees, each a test of that name in tests/test_search.py:

@@ -21,13 +21,14 @@ def discretize(values: Sequence[float], degree: int) -> list[float]:
     present = [value for value in values if value > 0]
     if not present:
         return [0.0] * len(values)
-    smallest, greatest = min(present), max(present) / min(present)
+    smallest = max(min(present), max(present) * 2.0**-52)
+    greatest = max(present) / smallest
     out = [0.0] * len(values)
     deviation = 0.0
     for i in sorted(range(len(values)), key=lambda i: (-values[i], i)):
         if values[i] == 0:
             break
-        x = values[i] / smallest
+        x = max(values[i] / smallest, 1.0)
         below, above = lower_neighbour(x, greatest, degree)
         chosen = below
         if above is not None and abs(deviation + (x - above)) < abs(deviation + (x - below)):

@@ -141,14 +141,12 @@ def find_giants(keys: Problem) -> list[tuple[int, int]]:
     greatest = max(limit[task] for task in open_tasks)
     too_dear = [key for key in keys.records() if keys.cost[key] > greatest]
     chosen = dearest_first(keys, too_dear)[: len(open_tasks) - 1]
-    others = list[int | None](keys.current)
-    for key in chosen:
-        others[key] = None
-    load = loads(keys, others)
+    load = loads(keys, keys.current)
     giants: list[tuple[int, int]] = []
     free = set(open_tasks)
     for key in chosen:
         task = keys.current[key]
+        load[task] -= keys.cost[key]
         if task not in free:
             task = min(free, key=lambda t: (-keys.capacity[t], load[t] / keys.capacity[t], t))
         free.remove(task)

@@ -210,18 +210,35 @@ def bound_migration(keys: Problem, placement: Placement) -> None:
         return
     moved, away = state_moved(keys, where), keys_away(keys, where)
     placement.budget_spent = moved > keys.max_migration
-    moves = [
-        key
-        for key in keys.records()
-        if where[key] != keys.current[key] and keys.open[keys.current[key]] and keys.size[key] > 0
-    ]
-    for key in sorted(
-        moves, key=lambda key: (keys.cost[key] / keys.size[key], keys.id[key], where[key], key)
-    ):
-        if moved <= keys.max_migration:
-            return
-        back, home = keys.current[key], keys.home[key]
-        then = away + (back != home) - (where[key] != home)
-        if not breaks_table(keys, away, then):
-            where[key], away = back, then
+    changed = True
+    while changed:
+        changed, passed = False, 0
+        moves = [
+            key
+            for key in keys.records()
+            if where[key] != keys.current[key]
+            and keys.open[keys.current[key]]
+            and keys.size[key] > 0
+        ]
+        for key in sorted(
+            moves, key=lambda key: (keys.cost[key] / keys.size[key], keys.id[key], where[key], key)
+        ):
+            if moved <= keys.max_migration:
+                return
+            back, home = keys.current[key], keys.home[key]
+            then = away + (back != home) - (where[key] != home)
+            if breaks_table(keys, away, then):
+                passed += 1
+                continue
+            where[key], away, changed = back, then, True
             moved -= keys.size[key]
+        stateless = [
+            key
+            for key in keys.records()
+            if where[key] != keys.current[key] == keys.home[key]
+            and keys.open[keys.current[key]]
+            and keys.size[key] == 0
+        ]
+        stateless.sort(key=lambda key: (keys.cost[key], keys.id[key], where[key], key))
+        for key in stateless[:passed]:
+            where[key], away, changed = keys.current[key], away - 1, True
