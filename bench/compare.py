@@ -14,7 +14,16 @@ from pathlib import Path
 from bench import workloads
 from bench.peers import Scale
 from bench.report import Section, goals_table, surroundings
-from bench.sections import cost_sketch, growth, heavy_hitters, memory, one_record, ring, router
+from bench.sections import (
+    cost_sketch,
+    growth,
+    heavy_hitters,
+    memory,
+    one_record,
+    planner,
+    ring,
+    router,
+)
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 TRIED = Path(__file__).with_name("TRIED.md")
@@ -36,6 +45,7 @@ SECTIONS: dict[str, Callable[[Scale], Section]] = {
     "strings": router.run_strings,
     "one_record": one_record.run,
     "memory": memory.run,
+    "planner": planner.run,
     "growth": growth.run,
 }
 

@@ -68,10 +68,11 @@ void bind_planner(py::module_& m) {
          const Array<Position>& current, const Array<Position>& home,
          const Array<std::uint32_t>& count, double max_imbalance, double beta,
          std::int64_t max_table, std::int64_t max_migration, const std::string& algorithm,
-         std::int64_t search_moves, double sigma) {
+         std::int64_t search_moves, double sigma, bool two_sided) {
         Problem p =
             problem_of({capacity, base, open, id, cost, size, current, home, count});
         p.max_imbalance = max_imbalance;
+        p.two_sided = two_sided;
         p.beta = beta;
         p.max_table = max_table;
         p.max_migration = max_migration;
@@ -107,7 +108,7 @@ void bind_planner(py::module_& m) {
       },
       "capacity"_a, "base"_a, "open"_a, "id"_a, "cost"_a, "size"_a, "current"_a, "home"_a,
       "count"_a, "max_imbalance"_a, "beta"_a, "max_table"_a, "max_migration"_a, "algorithm"_a,
-      "search_moves"_a, "sigma"_a);
+      "search_moves"_a, "sigma"_a, "two_sided"_a = false);
   m.def(
       "discretize",
       [](const Array<double>& values, std::int64_t degree) {

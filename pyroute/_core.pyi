@@ -260,6 +260,7 @@ class PlanInput:
         capacities: _Reals,
         algorithm: str,
         max_imbalance: float,
+        two_sided: bool,
         max_table: int,
         beta: float,
         degree: int,
@@ -343,6 +344,7 @@ def solve(
     algorithm: str,
     search_moves: int,
     sigma: float,
+    two_sided: bool = False,
 ) -> dict[str, Any]: ...
 def discretize(values: _Reals, degree: int, /) -> _Reals: ...
 def group(

@@ -353,6 +353,7 @@ def plan_groups(reports: Iterable[GroupReport], router: Router, **options: Any) 
         native["algorithm"],
         native["search_moves"],
         0.0,
+        native["two_sided"],
     )
     seconds = time.perf_counter() - started
     return GroupPlan(router, reports, answer, capacities, checked | {"drained": []}, seconds)

@@ -408,9 +408,11 @@ class Plan:
         """With a degree: what the key groups said the loads would be; else empty."""
         return self.facts.estimated_loads
 
-    def _levels(self, loads: Reals) -> Reals:
+    @property
+    def levels_after(self) -> Reals:
+        """Load per capacity of each open task, once the plan is applied."""
         is_open = self.facts.open != 0
-        levels: Reals = loads[is_open] / self.capacities[is_open]
+        levels: Reals = self.loads_after[is_open] / self.capacities[is_open]
         return levels
 
     @property
@@ -426,7 +428,7 @@ class Plan:
     @property
     def level_after(self) -> float:
         """Greatest load per capacity after."""
-        return float(self._levels(self.loads_after).max())
+        return float(self.levels_after.max())
 
     @property
     def imbalance_before(self) -> float:
@@ -443,12 +445,12 @@ class Plan:
         """The greatest distance of a level from the mean, over or under, as a share of it."""
         if self.mean == 0:
             return 0.0
-        return float(np.abs(self._levels(self.loads_after) / self.mean - 1).max())
+        return float(np.abs(self.levels_after / self.mean - 1).max())
 
     @property
     def max_over_min(self) -> float:
         """Greatest level / least level after; infinite where a task has nothing to do."""
-        levels = self._levels(self.loads_after)
+        levels = self.levels_after
         if levels.max() == 0:
             return 1.0
         return float(levels.max() / levels.min()) if levels.min() > 0 else float("inf")
@@ -485,8 +487,10 @@ class Plan:
         """Whether every constraint that was asked for holds."""
         options = self.options
         most, budget = options["max_table"], options["max_migration"]
+        least = (1 - options["max_imbalance"]) * self.mean if options.get("two_sided") else 0.0
         return (
             self.level_after <= self.facts.limit * (1 + _TOLERANCE)
+            and self.levels_after.min() >= least * (1 - _TOLERANCE)
             and (most is None or len(self.table) <= most)
             and (budget is None or self.migration_cost <= budget)
         )

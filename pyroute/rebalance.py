@@ -47,6 +47,7 @@ def rebalance(
     mergeable: bool = False,
     search_moves: int = 0,
     sigma: float | None = None,
+    two_sided: bool = False,
 ) -> Plan:
     """Plan which keys go where so that no task carries more than its share, moving little state.
 
@@ -88,6 +89,8 @@ def rebalance(
     sigma
         For "readj": least cost of the keys that take part, as a share of the mean load; None: the
         best found.
+    two_sided
+        Whether `max_imbalance` bounds how far a load may be below the mean, too.
     """
     return _plan(
         snapshot,
@@ -105,6 +108,7 @@ def rebalance(
         mergeable=mergeable,
         search_moves=search_moves,
         sigma=sigma,
+        two_sided=two_sided,
     )
 
 
@@ -266,11 +270,13 @@ def _options(
     mergeable: Any,
     search_moves: Any,
     sigma: Any,
+    two_sided: Any,
 ) -> dict[str, Any]:
     if not isinstance(algorithm, str):
         raise TypeError(f"algorithm: expected a name, got {type(algorithm).__name__}")
-    if not isinstance(mergeable, bool):
-        raise TypeError(f"mergeable: expected True or False, got {type(mergeable).__name__}")
+    for name, flag in (("mergeable", mergeable), ("two_sided", two_sided)):
+        if not isinstance(flag, bool):
+            raise TypeError(f"{name}: expected True or False, got {type(flag).__name__}")
     theta = real(max_imbalance, "max_imbalance")
     if not 0 <= theta < math.inf:
         raise ValueError(f"max_imbalance: expected a finite number from 0 up, got {theta}")
@@ -284,6 +290,7 @@ def _options(
         "mergeable": mergeable,
         "search_moves": count(search_moves, "search_moves"),
         "sigma": None if sigma is None else _positive(sigma, "sigma"),
+        "two_sided": two_sided,
     }
 
 
@@ -413,6 +420,13 @@ def _reasons(plan: Plan, native: _core.Plan) -> list[str]:
             f"max_imbalance: no placement within {limit:g} was found, the best has"
             f" {plan.level_after:g}; search_moves may find a better one"
         )
+    if options["two_sided"] and plan.two_sided_imbalance > options["max_imbalance"] + _TOLERANCE:
+        levels = plan.levels_after
+        if levels.min() < (1 - options["max_imbalance"]) * plan.mean * (1 - _TOLERANCE):
+            out.append(
+                f"two_sided: a task carries {levels.min():g}, and no key, table entry or byte is"
+                " left that could lift it"
+            )
     left = plan.loads_after[(native.open == 0) & (plan.loads_after > 0)]
     if len(left):
         out.append(f"drained: background load of {left.sum():g} is on tasks that are closed")

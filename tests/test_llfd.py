@@ -93,6 +93,7 @@ def solve(problem: Problem, algorithm: str, search_moves: int = 0, sigma: float 
         algorithm=algorithm,
         search_moves=search_moves,
         sigma=sigma,
+        two_sided=problem.two_sided,
     )
     parts = zip(*(answer.pop(name).tolist() for name in ("record", "count", "target")), strict=True)
     return Plan(parts=list(parts), load=answer.pop("load").tolist(), **answer)

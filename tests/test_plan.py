@@ -39,9 +39,7 @@ def shares(router, values):
     owners = [dict.fromkeys(tasks, 1 / len(tasks)) for tasks in router.splits.values()]
     split = dict(zip(router.splits, owners, strict=True))
     salted = router.route(values, salt=list(range(len(values))))
-    return [
-        split.get(value, {int(task): 1.0}) for value, task in zip(values, salted, strict=True)
-    ]
+    return [split.get(value, {int(task): 1.0}) for value, task in zip(values, salted, strict=True)]
 
 
 def loads(router, snapshot):
@@ -105,6 +103,7 @@ instances = st.fixed_dictionaries(
                 "mergeable": st.booleans(),
                 "search_moves": st.sampled_from([0, 0, 5, 50]),
                 "beta": st.sampled_from([0.5, 1, 1.5, 2]),
+                "two_sided": st.booleans(),
             }
         ),
         "degree": st.sampled_from([None, None, 1, 8]),
@@ -307,6 +306,21 @@ def test_search_lowers_the_greatest_load():
     assert 0 < len(differ) <= 3
 
 
+def test_two_sided():
+    values = [value for value in range(1000) if pr.Router(4).route_one(value) < 3][:600]
+    snapshot, router = pr.Snapshot(values, [1] * 600), pr.Router(4)
+    one = pr.rebalance(snapshot, router, max_imbalance=0.5)
+    assert one.feasible
+    assert one.loads_after.min() == 0
+    both = pr.rebalance(snapshot, router, max_imbalance=0.5, two_sided=True)
+    check(both, router, snapshot)
+    assert both.feasible
+    assert both.two_sided_imbalance <= 0.5
+    short = pr.rebalance(snapshot, router, max_imbalance=0.5, two_sided=True, max_table=10)
+    assert not short.feasible
+    assert any(reason.startswith("two_sided") for reason in short.reasons)
+
+
 # giants and splits ---------------------------------------------------------------------------
 
 
@@ -341,9 +355,7 @@ def test_mergeable_key_is_split_over_just_enough_tasks():
     again = pr.rebalance(snapshot, after, mergeable=True)
     assert again.splits == plan.splits
     assert not again.changes
-    cooled = pr.Snapshot(
-        ["hot", *map(str, range(60))], [10.0, *[10.0] * 60], [900, *[10] * 60]
-    )
+    cooled = pr.Snapshot(["hot", *map(str, range(60))], [10.0, *[10.0] * 60], [900, *[10] * 60])
     joined = pr.rebalance(cooled, after, mergeable=True)
     last = check(joined, after, cooled)
     assert not last.splits
@@ -663,6 +675,7 @@ def plan_of(**options):
         ({"drained": 1}, TypeError, "drained: expected task ids"),
         ({"max_migration": -1}, ValueError, "max_migration: expected 0 to"),
         ({"mergeable": 1}, TypeError, "mergeable: expected True or False"),
+        ({"two_sided": 0}, TypeError, "two_sided: expected True or False"),
         ({"search_moves": -1}, ValueError, "search_moves: expected 0 to"),
         ({"sigma": 0}, ValueError, "sigma: expected a finite number above 0"),
     ],

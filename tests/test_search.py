@@ -1,6 +1,7 @@
 """Local search: never worse, within its moves, and the twin's every step."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -110,3 +111,31 @@ def test_giants_and_their_tasks_are_left_alone():
     plan = solve(problem, "llfd", search_moves=9)
     assert plan.giants == [(0, 0)]
     assert plan.load == [100.0, 3.0, 3.0]
+
+
+@given(problems(bounds=True) | problems(count=3), algorithms, budgets)
+def test_lifts(problem, algorithm, moves):
+    one_sided = solve(problem, algorithm, search_moves=moves)
+    problem = replace(problem, two_sided=True)
+    plan = solve(problem, algorithm, search_moves=moves)
+    assert_equal(plan, planner.plan(problem, algorithm, search_moves=moves))
+    before, after = levels(problem, one_sided).values(), levels(problem, plan).values()
+    assert max(after) <= max(before) * (1 + 1e-12)
+    assert min(after) >= min(before) * (1 - 1e-12)
+
+
+def test_lifts_a_task_with_nothing_to_do():
+    """Within the limit above, far below the mean: only the two-sided constraint asks for more."""
+    problem = Problem(
+        capacity=[1.0] * 3,
+        base=[0.0] * 3,
+        open=[1] * 3,
+        id=list(range(12)),
+        cost=[1.0] * 12,
+        size=[1] * 12,
+        current=[0] * 6 + [1] * 6,
+        home=[0] * 6 + [1] * 6,
+        max_imbalance=0.5,
+    )
+    assert solve(problem, "mixed").load == [6.0, 6.0, 0.0]
+    assert solve(replace(problem, two_sided=True), "mixed").load == [5.0, 5.0, 2.0]

@@ -34,9 +34,21 @@ def peer_version(place: Path) -> str:
     return place.name.removeprefix("datasketches-")
 
 
+def compiler() -> str:
+    return os.environ.get("CXX") or shutil.which("c++") or "g++"
+
+
+def shared_library(name: str) -> Path:
+    """A source of this folder that stands alone, to be called in the process that measures."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    source, target = Path(__file__).with_name(name), OUT / f"{Path(name).stem}.so"
+    command = [compiler(), *FLAGS, "-shared", "-fPIC", str(source), "-o", str(target)]
+    subprocess.run(command, check=True)
+    return target
+
+
 def build(place: Path) -> Path:
     """The program, compiled again where a source is newer."""
-    compiler = os.environ.get("CXX") or shutil.which("c++") or "g++"
     OUT.mkdir(parents=True, exist_ok=True)
     stamp = max(path.stat().st_mtime_ns for path in (ROOT / "csrc").rglob("*.hpp"))
     include = [f"-isystem{place / name}" for name in ("fi/include", "common/include")]
@@ -49,14 +61,14 @@ def build(place: Path) -> Path:
         target = OUT / (str(source.relative_to(ROOT)).replace(os.sep, "_") + ".o")
         newest = max(stamp, source.stat().st_mtime_ns)
         if not target.exists() or target.stat().st_mtime_ns < newest:
-            command = [compiler, *FLAGS, *include, "-c", str(source), "-o", str(target)]
+            command = [compiler(), *FLAGS, *include, "-c", str(source), "-o", str(target)]
             subprocess.run(command, check=True)
         return target
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = list(pool.map(compiled, sources))
     program = OUT / "heavy_hitters"
-    subprocess.run([compiler, *map(str, objects), "-o", str(program)], check=True)
+    subprocess.run([compiler(), *map(str, objects), "-o", str(program)], check=True)
     return program
 
 

@@ -170,6 +170,7 @@ class Maker {
     p_.capacity = out_.capacities;
     p_.open = options_.open;
     p_.max_imbalance = options_.max_imbalance;
+    p_.two_sided = options_.two_sided;
     p_.beta = options_.beta;
     p_.max_migration = options_.max_migration;
     base_.assign(tasks, 0);

@@ -39,6 +39,7 @@ namespace pyroute {
 struct PlanOptions {
   Algorithm algorithm = Algorithm::mixed;
   double max_imbalance = 0.08;
+  bool two_sided = false;
   std::int64_t max_table = 3000;  // -1: any
   double beta = 1.5;
   std::int64_t degree = 0;          // 0: keys

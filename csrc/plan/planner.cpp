@@ -281,6 +281,7 @@ Placement plan(const Problem& p, Algorithm algorithm, std::int64_t search_moves,
   }
   hold_budget(p, out);
   if (search_moves > 0) search(p, out, search_moves);
+  if (p.two_sided) lift(p, out);
   return out;
 }
 

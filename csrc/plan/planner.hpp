@@ -29,6 +29,7 @@
 //              key without state that is an entry and was none stays at its old task too, the cheapest first. This
 //              is repeated as long as the budget does not hold and something changes.
 //   search     search.hpp, within search_moves.
+//   lift       (two_sided) search.hpp.
 //
 // Guarantees, each a test of that name in tests/test_planner.py:
 //   matches_reference   equal to the plain twins

@@ -47,6 +47,7 @@ struct Problem {
   std::vector<std::uint32_t> count;  // empty: every record is one key
 
   double max_imbalance = 0.08;
+  bool two_sided = false;           // max_imbalance is meant below the mean too
   double beta = 1.5;                // of the priority c^beta / S, paper 002
   std::int64_t max_table = -1;      // keys away from their home that are allowed; -1: any number
   std::int64_t max_migration = -1;  // bytes of state that may move; -1: any number

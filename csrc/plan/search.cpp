@@ -48,7 +48,39 @@ class Searcher {
     return 2;
   }
 
+  // One key to the task of the least level; false where it is high enough, or none can come.
+  bool lift() {
+    const auto tasks = static_cast<Position>(p_.tasks());
+    std::vector<Position> order;
+    for (Position t = 0; t < tasks; ++t)
+      if (edit_.takes(t)) order.push_back(t);
+    std::stable_sort(order.begin(), order.end(), [this](Position a, Position b) {
+      return edit_.level(a) > edit_.level(b);
+    });
+    if (order.size() < 2) return false;
+    Position e = order.back();
+    for (const Position t : order)
+      if (edit_.level(t) == edit_.level(e)) e = std::min(e, t);
+    if (edit_.level(e) >= (1 - p_.max_imbalance) * mean_ * (1 - kTolerance)) return false;
+    for (const Position d : order) {
+      if (d == e) continue;
+      const auto& list = on(d);
+      // Ascending by cost, then id: the first of the greatest cost that is allowed.
+      std::ptrdiff_t best = -1;
+      for (std::ptrdiff_t i = first_from(list, std::nextafter(ideal(d, e), kInfinity)); i-- > 0;) {
+        const std::uint32_t piece = list[static_cast<std::size_t>(i)];
+        if (best >= 0 && cost(piece) != cost(list[static_cast<std::size_t>(best)])) break;
+        if (edit_.allows(edit_.more_away(piece, e), edit_.more_migration(piece, e))) best = i;
+      }
+      if (best < 0) continue;
+      move(list[static_cast<std::size_t>(best)], d, e);
+      return true;
+    }
+    return false;
+  }
+
  private:
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
   static constexpr std::ptrdiff_t kNear = 16;
   struct Change {
@@ -160,6 +192,14 @@ std::int64_t search(const Problem& problem, Placement& placement, std::int64_t m
     made += more;
   }
   return made;
+}
+
+void lift(const Problem& problem, Placement& placement) {
+  Searcher searcher(problem, placement);
+  std::size_t keys = 0;
+  for (std::size_t r = 0; r < problem.records(); ++r) keys += problem.keys_of(r);
+  while (keys-- > 0 && searcher.lift()) {
+  }
 }
 
 }  // namespace pyroute

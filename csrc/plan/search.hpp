@@ -12,9 +12,16 @@
 // greater than they are and than their bound is not made.
 // It ends with the budget (an exchange counts two), or where no change helps.
 //
+// lift() is for the two-sided constraint (F12): while the task e of the least level among those that take keys
+// (ties: smaller) is below (1 - max_imbalance) * mean * (1 - 1e-9), going through the other such tasks by
+// descending level (ties: smaller), the dearest key of a task that costs at most its `ideal` with e (ties: smaller
+// id) and that the bounds allow is moved to e; it ends where there is none, or after as many moves as
+// there are keys.
+//
 // Guarantees, each a test of that name in tests/test_search.py:
 //   never_worse   the greatest level never grows, and table and migration stay within their bounds
 //   within_moves  at most as many keys change their task as the budget says
+//   lifts         lift() equals its twin, never makes the greatest level greater, nor the least one less
 // Cost: a sort of each task that takes part, then O(log K) per step, O(K) where exchanges are looked at.
 // Threads: pure.
 #pragma once
@@ -25,5 +32,6 @@ namespace pyroute {
 
 // The number of moves that were made. Precondition: moves >= 0.
 std::int64_t search(const Problem& problem, Placement& placement, std::int64_t moves);
+void lift(const Problem& problem, Placement& placement);
 
 }  // namespace pyroute

@@ -30,6 +30,7 @@ class Problem:
     beta: float = 1.5
     max_table: int | None = None
     max_migration: int | None = None
+    two_sided: bool = False
 
     def tasks(self) -> range:
         return range(len(self.capacity))

@@ -18,7 +18,7 @@ from reference.llfd import (
     state_moved,
 )
 from reference.readj import readj
-from reference.search import search
+from reference.search import lift, search
 
 SHARES = (1, 1 / 2, 1 / 4, 1 / 8)
 
@@ -49,6 +49,8 @@ def plan(problem: Problem, algorithm: str, search_moves: int = 0, sigma: float =
         placement = fall_back(keys, placement)
     bound_migration(keys, placement)
     search(keys, placement, search_moves)
+    if problem.two_sided:
+        lift(keys, placement)
     count = Counter(zip(record, placement.where, strict=True))
     return Plan(
         parts=[(r, n, target) for (r, target), n in sorted(count.items())],

@@ -110,12 +110,32 @@ class Search:
                 best = other
         if best is None:
             return 0
-        self.away, self.moved = self.after(best[1])
-        for key, task in best[1]:
+        self.make(best[1])
+        return len(best[1])
+
+    def make(self, change: Change) -> None:
+        self.away, self.moved = self.after(change)
+        for key, task in change:
             self.load[self.where[key]] -= self.keys.cost[key]
             self.load[task] += self.keys.cost[key]
             self.where[key] = task
-        return len(best[1])
+
+    def lift(self) -> bool:
+        """Move one key to the task of the least level, where that is too low and one can come."""
+        level = {task: self.level(task, self.load[task]) for task in self.tasks}
+        e = min(self.tasks, key=lambda task: (level[task], task))
+        if level[e] >= (1 - self.keys.max_imbalance) * mean_level(self.keys) * (1 - WORTHWHILE):
+            return False
+        for d in sorted(self.tasks, key=lambda task: (-level[task], task)):
+            changes = [
+                (-self.keys.cost[key], self.keys.id[key], key)
+                for key in self.on_task(d)
+                if d != e and self.keys.cost[key] <= self.ideal(d, e) and self.allowed(((key, e),))
+            ]
+            if changes:
+                self.make(((min(changes)[2], e),))
+                return True
+        return False
 
 
 def search(keys: Problem, placement: Placement, moves: int) -> int:
@@ -126,3 +146,12 @@ def search(keys: Problem, placement: Placement, moves: int) -> int:
         left -= made
     placement.load = loads(keys, placement.where)
     return moves - left
+
+
+def lift(keys: Problem, placement: Placement) -> None:
+    """Lift the least level of a placement of keys, in place, as far as keys can be had."""
+    state = Search(keys, placement)
+    for _ in keys.records():
+        if not state.lift():
+            break
+    placement.load = loads(keys, placement.where)
