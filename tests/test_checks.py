@@ -86,6 +86,15 @@ def key_stats() -> pr.KeyStats:
     return stats
 
 
+def group_orders() -> pr.GroupOrders:
+    router = pr.Router(2)
+    reports = [
+        pr.KeyGroups(pr.Snapshot(values, costs), router, task).report
+        for task, values, costs in ((0, [2, 3, 5, 6, 7], [5, 4, 3, 2, 1]), (1, [0], [1]))
+    ]
+    return pr.plan_groups(reports, router).orders[0]
+
+
 def grown_ring() -> pr.Ring:
     return pr.Ring(5, bits=10, salt=3).with_tasks([0, 2, 3, 4, 9, 11]).with_tasks({2: 1, 9: 2.5})
 
@@ -177,6 +186,13 @@ CASES = [
         reports=snapshot_parts,
         views=("ids", "costs", "state_sizes"),
     ),
+    Case(
+        "GroupReport",
+        lambda: pr.KeyGroups(pr.Snapshot(range(90), range(90)), pr.Router(1), 0).report,
+        (),
+        reports=repr,
+    ),
+    Case("GroupOrders", group_orders, (), reports=repr),
     Case(
         "Ring",
         lambda: pr.Ring({1: 1, 4: 2, 7: 0.5}, bits=12, salt=9),

@@ -62,6 +62,16 @@ def ring() -> pr.Ring:
     return pr.Ring({1: 1.0, 4: 2.5}, bits=5, replicas=8, salt=9)
 
 
+def groups(task: int = 0) -> pr.KeyGroups:
+    router = pr.Router(2)
+    mine = [value for value in range(40) if router.route_one(value) == task]
+    return pr.KeyGroups(pr.Snapshot(mine, [1.5 * value for value in mine], mine), router, task)
+
+
+def reports() -> list[pr.GroupReport]:
+    return [groups(task).report for task in (0, 1)]
+
+
 EXAMPLES: dict[str, Callable[[], Any]] = {
     "space_saving": lambda: space_saving(np.arange(60) ** 2 % 17, np.arange(60) % 5),
     "space_saving_empty": lambda: pr.SpaceSaving(1),
@@ -85,6 +95,9 @@ EXAMPLES: dict[str, Callable[[], Any]] = {
     "storm_hash": lambda: pr.StormHash(5),
     "kafka_hash": lambda: pr.KafkaHash(3, serializer="bytes"),
     "flink_key_group": lambda: pr.FlinkKeyGroup(3, max_parallelism=64, key_type="int"),
+    "group_report": lambda: groups().report,
+    "group_report_empty": lambda: pr.KeyGroups(pr.Snapshot([], []), pr.Router(3), 2).report,
+    "group_orders": lambda: pr.plan_groups(reports(), pr.Router(2), max_imbalance=0).orders[0],
     "router": lambda: pr.Router(ring(), {10: 4, 11: 1, -5: 4}, version=12),
     "router_splits": lambda: pr.Router(ring(), {"a": 4, "b": 1}, {"c": [4, 1], "d": [1]}),
     "router_engine": lambda: pr.Router(pr.KafkaHash(3), {"a": 0}),
@@ -182,7 +195,17 @@ ATTEMPTS: dict[str, list[Callable[[Any], object]]] = {
         lambda stats: stats.observe([b"x"], [1.0], [2]),
         lambda stats: stats.close_interval(),
     ],
-    "Snapshot": [assert_named_by_id],
+    "Snapshot": [
+        assert_named_by_id,
+        lambda snapshot: pr.rebalance(snapshot, pr.Router(3), max_imbalance=0),
+        lambda snapshot: pr.rebalance(snapshot, pr.Router(3), degree=8, search_moves=9),
+        lambda snapshot: pr.rebalance(snapshot, pr.Router(3), mergeable=True, max_migration=5),
+    ],
+    "GroupReport": [
+        lambda report: pr.plan_groups([report, groups(1).report], pr.Router(2)),
+        lambda report: pr.plan_groups([groups(0).report, report], pr.Router(2)),
+    ],
+    "GroupOrders": [lambda orders: groups(0).pick(orders)],
     "Ring": [
         lambda ring: ring.homes([1, 2, 3]),
         lambda ring: ring.with_tasks([1, 2]),

@@ -1,10 +1,12 @@
 """Plans: what they claim holds when it is computed again from the router they make."""
 
 import json
+import os
 import pickle
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from effort import effort
 
 pytestmark = pytest.mark.kernel
 
+GOLDEN = Path(__file__).parent / "golden" / "plan.1.json"
 ALIKE = "customer-0000042", "user-ofg)!'_qdXC"  # two texts of one id
 ALGORITHMS = ["mixed", "mixed_bf", "min_table", "min_mig", "llfd", "simple", "readj"]
 
@@ -381,7 +384,7 @@ def test_owner_of_a_split_key_is_replaced_where_it_is_drained():
     assert len(tasks) == 2
     assert 2 not in tasks
     assert 0 in tasks
-    [(value, source, target, size)] = [m for m in plan.migrations if m[0] == "hot"]
+    [(source, target, size)] = [move for value, *move in plan.migrations if value == "hot"]
     assert (source, size) == (2, 50)
     assert target in tasks
 
@@ -554,6 +557,20 @@ def test_apply_refuses():
         router.apply("plan")
 
 
+def test_golden():
+    """A plan of the first release: every later one reads it, applies it and takes it back."""
+    router = pr.Router(pr.Ring(3, bits=5), {"a": 2, "gone": 1}, {"s": [0, 1]}, version=4)
+    snapshot = pr.Snapshot([*"abcdefgs"], [9, 7, 5, 3, 2, 1, 1, 12], range(8), interval=6)
+    if "PYROUTE_WRITE_GOLDEN" in os.environ and not GOLDEN.exists():
+        plan = pr.rebalance(snapshot, router, max_imbalance=0.02, max_table=4, drained=[2])
+        GOLDEN.write_text(plan.to_json() + "\n", encoding="utf-8")
+    text = GOLDEN.read_text(encoding="utf-8")
+    plan = pr.Plan.from_json(text)
+    assert json.loads(plan.to_json()) == json.loads(text)
+    after = check(plan, router, snapshot)
+    assert after.apply(plan.inverse()).fingerprint == router.fingerprint
+
+
 def test_json_keeps_what_it_does_not_know():
     plan = next(some_plans())
     document = json.loads(plan.to_json()) | {"note": {"by": "somebody"}}
@@ -610,7 +627,7 @@ def test_diff():
     assert diff.migration_cost == (one.migration_cost, other.migration_cost)
     assert f"+ {next(iter(diff.only_there))!r}" in str(diff)
     same = one.diff(one)
-    assert not (same.only_here or same.only_there or same.elsewhere)
+    assert not {**same.only_here, **same.only_there, **same.elsewhere}
     with pytest.raises(TypeError, match="other: expected a Plan"):
         one.diff(None)
 
@@ -655,7 +672,7 @@ def plan_of(**options):
         ({"max_imbalance": "a"}, TypeError, "max_imbalance: expected a number, got str"),
         ({"max_table": -1}, ValueError, "max_table: expected 0 to"),
         ({"max_table": 1.5}, TypeError, "max_table: expected an int"),
-        ({"algorithm": "best"}, ValueError, "algorithm: expected mixed, .* got best"),
+        ({"algorithm": "best"}, ValueError, "algorithm: expected mixed, mixed_bf, min_table"),
         ({"algorithm": 3}, TypeError, "algorithm: expected a name, got int"),
         ({"beta": 0}, ValueError, "beta: expected a finite number above 0"),
         ({"beta": float("inf")}, ValueError, "beta"),
@@ -667,7 +684,7 @@ def plan_of(**options):
         ({"capacities": {0: float("nan")}}, ValueError, "capacities"),
         ({"capacities": [1, 2]}, ValueError, "capacities: expected 3 of them, got 2"),
         ({"pins": {"a": 9}}, ValueError, "pins: expected tasks that are there"),
-        ({"pins": {"a": 1}, "drained": [1]}, ValueError, "pins: .* not drained, got 1"),
+        ({"pins": {"a": 1}, "drained": [1]}, ValueError, "there and not drained, got 1"),
         ({"pins": ["a"]}, TypeError, "pins: expected a mapping"),
         ({"pins": {1: 0}}, TypeError, "pins: expected"),
         ({"drained": [7]}, ValueError, "drained: expected tasks of the router, got 7"),
@@ -689,8 +706,16 @@ def test_contradictory_pins():
     router = pr.Router(3)
     homes = dict(zip("abcdef", router.route(list("abcdef")).tolist(), strict=True))
     pins = {value: (home + 1) % 3 for value, home in homes.items()}
-    with pytest.raises(ValueError, match="pins: expected at most max_table = 2 .* got 6"):
+    with pytest.raises(ValueError, match=r"pins: expected at most max_table = 2 .* got 6"):
         pr.rebalance(pr.Snapshot(list("abc"), [1, 1, 1]), router, pins=pins, max_table=2)
+
+
+def test_totals_beyond_numbers():
+    router = pr.Router(3)
+    with pytest.raises(ValueError, match="costs: expected a finite total"):
+        pr.rebalance(pr.Snapshot(["a", "b"], [1.7e308, 1.7e308]), router)
+    with pytest.raises(ValueError, match="state_sizes: expected a total below"):
+        pr.rebalance(pr.Snapshot(["a", "b"], [1, 1], [2**62, 2**62]), router)
 
 
 def test_bad_inputs():

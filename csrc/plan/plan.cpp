@@ -1,5 +1,6 @@
 #include "plan/plan.hpp"
 
+#include <limits>
 #include <map>
 #include <numeric>
 #include <stdexcept>
@@ -177,8 +178,15 @@ class Maker {
     for (const Load& load : in_.snapshot().background()) base_[index(at_(load.task))] += load.cost;
     out_.loads_before = base_;
     double all = 0;
-    for (std::size_t row = 0; row < in_.seen(); ++row) all += in_.cost(row);
+    for (std::size_t row = 0; row < in_.seen(); ++row) {
+      all += in_.cost(row);
+      if (__builtin_add_overflow(out_.state_total, in_.size(row), &out_.state_total))
+        throw std::invalid_argument("state_sizes: expected a total below 2^63, got more");
+    }
     for (std::size_t t = 0; t < tasks; ++t) all += p_.open[t] != 0 ? base_[t] : 0;
+    // Loads are sums of these, so all of them are finite, a few times over.
+    if (!(all < std::numeric_limits<double>::max() / 16))
+      throw std::invalid_argument("costs: expected a finite total, got more than a double holds");
     out_.mean = all / open;
     out_.limit = (1 + options_.max_imbalance) * out_.mean;
     for (std::size_t t = 0; t < tasks; ++t)
@@ -267,7 +275,6 @@ class Maker {
               in_.cost(row) / static_cast<double>(split->second.before.size());
       else
         out_.loads_before[index(current[row])] += in_.cost(row);
-      out_.state_total += in_.size(row);
       if (!fixed.empty() && fixed[row] != 0) continue;
       rows_.push_back(static_cast<std::uint32_t>(row));
       p_.id.push_back(in_.ids()[row]);
