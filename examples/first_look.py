@@ -1,6 +1,6 @@
-"""A first look: observe a skewed stream, name its hot keys, and route around them.
+"""A first look: observe a skewed stream, name its hot keys, and plan around them.
 
-The stream drifts: halfway through, other keys become hot.
+The stream drifts: halfway through, other keys become hot. A gate decides which plans are worth it.
 """
 
 import time
@@ -23,42 +23,32 @@ def loads(router: pr.Router, users: np.ndarray) -> np.ndarray:
     return np.bincount(router.route(users), minlength=TASKS)
 
 
-def show(title: str, load: np.ndarray) -> None:
-    print(f"\n{title}: max/mean {load.max() / load.mean():.3f}")
-    for task, records in enumerate(load):
-        print(f"  task {task}  {'#' * round(40 * records / load.max()):40}  {records:>9,}")
-
-
-def relieve(router: pr.Router, hot: pr.TopKeys, load: np.ndarray) -> pr.Router:
-    """Take the hot keys off their tasks, then give each, heaviest first, the least loaded one."""
-    load, table = load.copy(), {}
-    np.subtract.at(load, router.route(hot.values), hot.counts)
-    for value, count in zip(hot.values, hot.counts.tolist(), strict=True):
-        table[value] = task = int(load.argmin())
-        load[task] += count
-    return pr.Router(router.home, table=table, version=router.version + 1)
-
-
 def main() -> None:
     rng = np.random.default_rng(7)
-    router = pr.Router(TASKS)
+    router, stats, gate = pr.Router(TASKS), pr.KeyStats(window=3, smoothing=0.3), pr.Gate()
     print(f"{RECORDS:,} records, {KEYS:,} keys, {TASKS} tasks; SIMD path: {pr.simd()}")
-    for part, offset in (("before the drift", 0), ("after the drift", KEYS // 2)):
+    for interval, offset in enumerate((0, 0, KEYS // 2, KEYS // 2)):
         users = stream(rng, offset)
-        started = time.perf_counter()
         sketch = pr.SpaceSaving(200)
+        started = time.perf_counter()
         sketch.observe(users)
         seconds = time.perf_counter() - started
-        hot = sketch.top(5)
-        print(f"\n== {part}: observed at {RECORDS / seconds / 1e6:.0f} M records/s; hottest keys:")
-        for value, count, error in zip(*hot, strict=True):
+        load = loads(router, users)
+        drift = "other keys are hot now" if interval == 2 else f"routed by version {router.version}"
+        print(f"\n== interval {interval}: {drift}, max/mean {load.max() / load.mean():.3f}")
+        print(f"hottest keys, observed at {RECORDS / seconds / 1e6:.0f} M records/s:")
+        for value, count, error in zip(*sketch.top(3), strict=True):
             print(f"  {value:12} {count:>8,} records, at most {error:,} too many")
-        show(f"as routed by version {router.version}", loads(router, users))
-        router = relieve(router, sketch.top(), loads(router, users))
-        show(
-            f"with a table of {len(router.table)} keys, version {router.version}",
-            loads(router, users),
-        )
+
+        stats.observe(users, state_sizes=np.full(RECORDS, 100))
+        plan = pr.rebalance(stats.close_interval(), router, max_imbalance=0.02)
+        decision = gate.decide(plan, now=interval)
+        print(plan.summary())
+        print(f"gate: {'apply' if decision.apply else 'leave'} ({decision.reason})")
+        if decision.apply:
+            router = router.apply(plan)
+            for value in sketch.top(1).values:
+                print(plan.explain(value))
     print(f"\n{router!r}")
 
 

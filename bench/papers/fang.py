@@ -32,7 +32,8 @@ SETTINGS = (
     " snapshot to plan, 'ms of planning' the planner alone, as the plan says. 'Next' is the"
     " interval after the one that was planned from: with f = 1.0 the generator moves a whole mean"
     " load onto one task, or off it, each time, which no plan can foresee. Skewness is max/mean of"
-    " the loads; migration is the share of all state."
+    " the loads; migration is the share of all state. Where a claim of the paper has no number, the"
+    " bound in brackets is ours; a claim holds where its worst point does."
 )
 # Rows of the figure index by the number of the figure, then what goes beyond it.
 FIGURES: dict[str, Callable[[Scale], Figure]] = {

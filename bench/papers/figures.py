@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -292,7 +292,7 @@ def figure_8(scale: Scale) -> Figure:
     section.claim(
         "Mixed takes a little longer to plan than MinTable (1x to 2x)",
         f"{min(times):.2f}x to {max(times):.2f}x",
-        1 <= median(times) <= 2,
+        min(times) >= 1 and max(times) <= 2,
     )
     higher = [
         mean(runs[n, w, "MinTable"].planned) >= mean(runs[n, w, "Mixed"].planned) - 1e-6
@@ -395,20 +395,47 @@ def figure_9(scale: Scale) -> Figure:
         all(shrinks),
     )
 
-    share, worst_run = 1 / ratios[worst], runs[(*worst, "Mixed")]
-    section.goals.append(
-        Goal(
-            "generator, 15 tasks, table 3000, theta_max .02 to .15, w = 1 and 5: state that Mixed"
-            f" moves, to MinTable's, mean of {setting.intervals} intervals",
-            "<= 1/3",
-            f"{share:.3f} at theta_max = {worst[0]}, w = {worst[1]}, where the unavoidable is"
-            f" {100 * mean(worst_run.least) / moved(runs[(*worst, 'MinTable')]):.3f};"
-            f" {sum(r >= 3 for r in ratios.values())} of {len(ratios)} within",
-            share <= 1 / 3,
-        )
-    )
+    section.goals.append(share_goal(section, scale, runs, judged))
     section.goals.append(balance_goal(setting, runs, judged))
     return section
+
+
+def share_goal(section: Figure, scale: Scale, runs: Runs, judged: Sequence[float]) -> Goal:
+    """State moved by Mixed to that of MinTable, over seeds: the worst of them counts."""
+    seeds = range(scale.seed, scale.seed + scale.pick(5, 2))
+    section.say(
+        f"Mixed to MinTable for {len(seeds)} seeds of the generator; in brackets the unavoidable to"
+        " MinTable."
+    )
+    table = section.table("theta_max", "w", *(f"seed {seed}" for seed in seeds))
+    shares: dict[tuple[float, int, int], tuple[float, float]] = {}
+    for seed in seeds:
+        found = runs
+        if seed != scale.seed:
+            found = {}
+            setting = default(scale, seed=seed)
+            for allowed in judged:
+                point = (allowed, setting, {"max_imbalance": allowed})
+                found |= sweep([point], ["MinTable"])
+                found |= sweep([point], ["Mixed"], bound=True)
+        for allowed, window in product(judged, WINDOWS):
+            mixed, clean = found[allowed, window, "Mixed"], found[allowed, window, "MinTable"]
+            both = (moved(mixed) / moved(clean), 100 * mean(mixed.least) / moved(clean))
+            shares[allowed, window, seed] = both
+    for allowed, window in product(judged, WINDOWS):
+        cells = [shares[allowed, window, seed] for seed in seeds]
+        table.add(f"{allowed:g}", window, *(f"{a:.3f} ({b:.3f})" for a, b in cells))
+    worst = max(shares, key=lambda at: shares[at][0])
+    within = sum(share <= 1 / 3 for share, _ in shares.values())
+    return Goal(
+        "generator, 15 tasks, table 3000, theta_max .02 to .15, w = 1 and 5: state that Mixed"
+        f" moves, to MinTable's, mean of {default(scale).intervals} intervals, worst of"
+        f" {len(seeds)} seeds",
+        "<= 1/3",
+        f"{shares[worst][0]:.3f} at theta_max = {worst[0]}, w = {worst[1]}, seed {worst[2]}, where"
+        f" the unavoidable is {shares[worst][1]:.3f}; {within} of {len(shares)} within",
+        shares[worst][0] <= 1 / 3,
+    )
 
 
 def balance_goal(setting: Setting, runs: Runs, allowances: Sequence[float]) -> Goal:
@@ -734,7 +761,7 @@ def judge_fluctuation(section: Figure, runs: Runs, rates: Sequence[float], brute
     }
     section.claim(
         "Mixed plans faster than Readj by a large margin (10x, every f)",
-        ", ".join(f"f = {f}: {min(slower[f, w] for w in WINDOWS):.0f}x" for f in rates),
+        ", ".join(f"f = {f}: {min(slower[f, w] for w in WINDOWS):.1f}x" for f in rates),
         min(slower.values()) > 10,
     )
     names = [f"{arm}, {brute:,} keys" for arm in ("Mixed", "MixedBF")]
@@ -743,7 +770,7 @@ def judge_fluctuation(section: Figure, runs: Runs, rates: Sequence[float], brute
     section.claim(
         "MixedBF is a poor option: slower than Mixed",
         f"{min(times):.1f}x to {max(times):.1f}x its time",
-        median(times) > 2,
+        min(times) > 2,
     )
     closeness = [moved(bf) / max(moved(one), 1e-9) for one, bf in pairs]
     section.claim(
@@ -778,7 +805,7 @@ def figure_17(scale: Scale) -> Figure:
     section = Figure("Figure 17: size of the routing table", "How large a table does Mixed need?")
     section.say(about(scale))
     allowances = (0.02, 0.08, 0.15, 0.30)
-    sizes = [2**i for i in ((1, 3, 5, 7, 9, 10, 11, 12, 13) if not scale.quick else (5, 9, 11, 13))]
+    sizes = [2**i for i in (range(1, 14) if not scale.quick else (5, 9, 11, 13))]
     setting = default(scale, intervals=scale.pick(20, 6))
     section.say(f"Mixed, w = 1, {setting.intervals} intervals.")
     runs, free = {}, {}
@@ -834,7 +861,7 @@ def figure_17(scale: Scale) -> Figure:
     section.claim(
         "a stricter balance needs a larger table (no plan over the limit)",
         ", ".join(f"{t}: {n:,}" for t, n in zip(allowances, needed, strict=True)),
-        needed[0] > needed[-1] and needed == sorted(needed, reverse=True),
+        all(a > b for a, b in pairwise(needed)),
     )
     return section
 
