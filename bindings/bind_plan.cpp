@@ -43,8 +43,8 @@ void bind_plan(py::module_& m) {
              py::list out;
              std::size_t i = 0;
              for (const Split& split : self.splits)
-               out.append(py::make_tuple(to_python(self.split_names.encoded(i++, split.id)),
-                                         split.tasks));
+               out.append(
+                   py::make_tuple(to_python(self.split_names.encoded(i++, split.id)), split.tasks));
              return out;
            })
       .def_property_readonly("ids", column(&Plan::ids))
@@ -101,8 +101,8 @@ void bind_plan(py::module_& m) {
           [](const InputBox& self, const Array<TaskId>& tasks, const Array<TaskId>& before,
              const Array<TaskId>& after, const Array<std::uint8_t>& open,
              const Array<double>& capacities, const std::string& algorithm, double max_imbalance,
-             bool two_sided, std::int64_t max_table, double beta, std::int64_t degree, std::int64_t max_migration,
-             bool mergeable, std::int64_t search_moves, double sigma) {
+             bool two_sided, std::int64_t max_table, double beta, std::int64_t degree,
+             std::int64_t max_migration, bool mergeable, std::int64_t search_moves, double sigma) {
             const auto o = view(open);
             const auto c = view(capacities);
             const PlanOptions options{algorithm_named(algorithm),
@@ -122,8 +122,8 @@ void bind_plan(py::module_& m) {
             return make_plan(self.input, t, b, a, options, seconds);
           },
           "tasks"_a, "before"_a, "after"_a, py::kw_only(), "open"_a, "capacities"_a, "algorithm"_a,
-          "max_imbalance"_a, "two_sided"_a, "max_table"_a, "beta"_a, "degree"_a, "max_migration"_a, "mergeable"_a,
-          "search_moves"_a, "sigma"_a);
+          "max_imbalance"_a, "two_sided"_a, "max_table"_a, "beta"_a, "degree"_a, "max_migration"_a,
+          "mergeable"_a, "search_moves"_a, "sigma"_a);
 }
 
 }  // namespace pyroute

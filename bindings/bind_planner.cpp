@@ -53,9 +53,9 @@ py::dict as_dict(const KeyGroups& groups) {
   return py::dict("current"_a = copied(groups.current), "home"_a = copied(groups.home),
                   "cost_level"_a = copied(groups.cost_level),
                   "size_level"_a = copied(groups.size_level), "cost"_a = copied(groups.cost),
-                  "size"_a = copied(groups.size),
-                  "count"_a = copied(groups.count), "id"_a = copied(groups.id),
-                  "key"_a = copied(groups.key), "key_cost"_a = copied(groups.key_cost));
+                  "size"_a = copied(groups.size), "count"_a = copied(groups.count),
+                  "id"_a = copied(groups.id), "key"_a = copied(groups.key),
+                  "key_cost"_a = copied(groups.key_cost));
 }
 
 }  // namespace
@@ -69,8 +69,7 @@ void bind_planner(py::module_& m) {
          const Array<std::uint32_t>& count, double max_imbalance, double beta,
          std::int64_t max_table, std::int64_t max_migration, const std::string& algorithm,
          std::int64_t search_moves, double sigma, bool two_sided) {
-        Problem p =
-            problem_of({capacity, base, open, id, cost, size, current, home, count});
+        Problem p = problem_of({capacity, base, open, id, cost, size, current, home, count});
         p.max_imbalance = max_imbalance;
         p.two_sided = two_sided;
         p.beta = beta;
@@ -99,12 +98,11 @@ void bind_planner(py::module_& m) {
         for (const Giant& giant : placed.giants)
           giants.append(py::make_tuple(giant.record, giant.task));
         return py::dict(
-            "record"_a = copied(records), "count"_a = copied(counts),
-            "target"_a = copied(targets), "load"_a = copied(placed.load),
-            "table_size"_a = keys_away(p, placed), "migration"_a = state_moved(p, placed),
-            "stuck"_a = placed.stuck, "trials"_a = placed.trials,
-            "table_full"_a = placed.table_full, "budget_spent"_a = placed.budget_spent,
-            "giants"_a = giants, "lower_bound"_a = bound);
+            "record"_a = copied(records), "count"_a = copied(counts), "target"_a = copied(targets),
+            "load"_a = copied(placed.load), "table_size"_a = keys_away(p, placed),
+            "migration"_a = state_moved(p, placed), "stuck"_a = placed.stuck,
+            "trials"_a = placed.trials, "table_full"_a = placed.table_full,
+            "budget_spent"_a = placed.budget_spent, "giants"_a = giants, "lower_bound"_a = bound);
       },
       "capacity"_a, "base"_a, "open"_a, "id"_a, "cost"_a, "size"_a, "current"_a, "home"_a,
       "count"_a, "max_imbalance"_a, "beta"_a, "max_table"_a, "max_migration"_a, "algorithm"_a,
@@ -129,8 +127,8 @@ void bind_planner(py::module_& m) {
         p.beta = beta;
         return as_dict(group_keys(p, degree));
       },
-      "capacity"_a, "base"_a, "open"_a, "id"_a, "cost"_a, "size"_a, "current"_a, "home"_a,
-      "beta"_a, "degree"_a);
+      "capacity"_a, "base"_a, "open"_a, "id"_a, "cost"_a, "size"_a, "current"_a, "home"_a, "beta"_a,
+      "degree"_a);
   m.def(
       "pick",
       [](const py::dict& groups, const Array<std::uint32_t>& record,

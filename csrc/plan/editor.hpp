@@ -26,9 +26,7 @@ class Editor {
   [[nodiscard]] bool before(std::size_t a, std::size_t b) const {
     return id(a) != id(b) ? id(a) < id(b) : out_.where[a] < out_.where[b];
   }
-  [[nodiscard]] bool moved(std::size_t piece) const {
-    return out_.where[piece] != current(piece);
-  }
+  [[nodiscard]] bool moved(std::size_t piece) const { return out_.where[piece] != current(piece); }
   [[nodiscard]] bool takes(Position task) const { return out_.takes(p_, task); }
   [[nodiscard]] double level(Position task) const {
     return out_.load[index(task)] / p_.capacity[index(task)];

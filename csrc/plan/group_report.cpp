@@ -16,8 +16,8 @@ std::uint32_t read_count(Reader& from, const char* name) {
 
 }  // namespace
 
-//   task varint, degree varint, load f64, greatest f64, number of groups varint, each: home varint, cost f64,
-//   size varint, count varint, id u64
+//   task varint, degree varint, load f64, greatest f64, number of groups varint, each: home varint,
+//   cost f64, size varint, count varint, id u64
 std::string GroupReport::to_bytes() const {
   Writer to(Kernel::group_report, 1);
   to.varint(static_cast<std::uint64_t>(task));

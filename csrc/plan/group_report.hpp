@@ -1,5 +1,5 @@
-// What travels in the distributed form of planning on groups (paper 002, IV; F27): a task reports its key
-// groups, the controller orders how many keys of which group go where.
+// What travels in the distributed form of planning on groups (paper 002, IV; F27): a task reports
+// its key groups, the controller orders how many keys of which group go where.
 //
 // GroupReport: the groups of one task without the keys (key_group.hpp), with what balance and its
 // certificate need of the keys themselves: their load and the greatest cost of one.

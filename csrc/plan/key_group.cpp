@@ -37,8 +37,7 @@ KeyGroups group_keys(const Problem& keys, std::int64_t degree) {
     sizes.resize(own.size());
     for (std::size_t i = 0; i < own.size(); ++i) values[i] = keys.cost[own[i]];
     discretize(values, degree, costs);
-    for (std::size_t i = 0; i < own.size(); ++i)
-      values[i] = static_cast<double>(keys.size[own[i]]);
+    for (std::size_t i = 0; i < own.size(); ++i) values[i] = static_cast<double>(keys.size[own[i]]);
     discretize(values, degree, sizes);
     rows.clear();
     for (std::size_t i = 0; i < own.size(); ++i)

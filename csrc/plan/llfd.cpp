@@ -8,11 +8,6 @@
 namespace pyroute {
 namespace {
 
-struct Ranked {
-  double rank;
-  std::uint32_t piece;
-};
-
 // How many keys have to go for `over` to be gone.
 std::uint32_t needed(Cost over, Cost each, std::uint32_t most) {
   const double n = std::ceil(over / each);
@@ -30,6 +25,11 @@ std::uint32_t fitting(Cost room, Cost each, std::uint32_t most) {
 
 // Pieces up to `base` are there at the start of every run, later ones were split off in this run.
 struct Llfd::State {
+  struct Ranked {
+    double rank;
+    std::uint32_t piece;
+  };
+
   const Problem& p;
   const Psi psi;
   const bool grouped;
@@ -146,9 +146,8 @@ struct Llfd::State {
   void begin(std::size_t piece, const std::vector<std::uint32_t>& giant_pieces) {
     const std::size_t r = rec(piece);
     const std::uint32_t n = grouped ? start_left[piece] : 1;
-    const bool giant = !giant_pieces.empty() &&
-                       std::find(giant_pieces.begin(), giant_pieces.end(), piece) !=
-                           giant_pieces.end();
+    const bool giant = !giant_pieces.empty() && std::find(giant_pieces.begin(), giant_pieces.end(),
+                                                          piece) != giant_pieces.end();
     Position& at = start[piece];
     if (!giant && p.open[index(at)] == 0) at = takes(p.home[r]) ? p.home[r] : kNowhere;
     if (at == kNowhere) {
@@ -381,9 +380,9 @@ struct Llfd::State {
       pop(others);
       const std::uint32_t for_cost =
           rest > tolerated ? needed(rest - tolerated, cost(whole), keys(whole)) : 0;
-      const std::uint32_t piece = split(
-          whole, std::max(for_cost, static_cast<std::uint32_t>(std::clamp<std::int64_t>(
-                                        least, 0, static_cast<std::int64_t>(keys(whole))))));
+      const std::uint32_t piece =
+          split(whole, std::max(for_cost, static_cast<std::uint32_t>(std::clamp<std::int64_t>(
+                                              least, 0, static_cast<std::int64_t>(keys(whole))))));
       rest -= cost_of_all(piece);
       least -= keys(piece);
       take_off(piece, t);
@@ -451,8 +450,7 @@ struct Llfd::State {
         };
         if (best == passed.size()) return true;
         if (kind(i) != kind(best)) return kind(i) < kind(best);
-        return kind(i) < 2 &&
-               p.size[rec(passed[i].piece)] < p.size[rec(passed[best].piece)];
+        return kind(i) < 2 && p.size[rec(passed[i].piece)] < p.size[rec(passed[best].piece)];
       };
       for (std::size_t i = 0; i < passed.size(); ++i)
         if (better(i)) best = i;
@@ -522,8 +520,8 @@ struct Llfd::State {
     return e.sum;
   }
 
-  // Takes an exchangeable set off a task so that a candidate of cost c fits: its cost, 0 where there
-  // is none. The caller changes the load.
+  // Takes an exchangeable set off a task so that a candidate of cost c fits: its cost, 0 where
+  // there is none. The caller changes the load.
   Cost adjust(std::size_t t, Cost c) {
     // The sum is rounded: a little more than it says may be there.
     if (load[t] + c - cheaper(t, c) * (1 + kTolerance) > limit[t]) return 0;

@@ -77,8 +77,8 @@ PlanInput::PlanInput(const Snapshot& snapshot, const RoutingTable& table,
     more_ids_.push_back(special.id);
     if (special.tabled >= 0) {
       const auto at = std::lower_bound(table.ids().begin(), table.ids().end(), special.id);
-      more_names_.push_back(table.names().encoded(
-          static_cast<std::size_t>(at - table.ids().begin()), special.id));
+      more_names_.push_back(
+          table.names().encoded(static_cast<std::size_t>(at - table.ids().begin()), special.id));
     } else if (special.split >= 0) {
       more_names_.push_back(
           split_names.encoded(static_cast<std::size_t>(special.split), special.id));
@@ -136,9 +136,9 @@ struct Shared {
 
 class Maker {
  public:
-  Maker(const PlanInput& input, std::span<const TaskId> tasks,
-        std::span<const TaskId> homes_before, std::span<const TaskId> homes_after,
-        const PlanOptions& options, const std::function<double()>& clock)
+  Maker(const PlanInput& input, std::span<const TaskId> tasks, std::span<const TaskId> homes_before,
+        std::span<const TaskId> homes_after, const PlanOptions& options,
+        const std::function<double()>& clock)
       : in_(input),
         at_(tasks),
         homes_before_(homes_before),
@@ -259,8 +259,8 @@ class Maker {
     }
     for (const auto& [row, to] : pinned_) base_[index(to)] += in_.cost(row);
 
-    const std::size_t movable = rows - static_cast<std::size_t>(
-                                           std::count(fixed.begin(), fixed.end(), 1));
+    const std::size_t movable =
+        rows - static_cast<std::size_t>(std::count(fixed.begin(), fixed.end(), 1));
     rows_.reserve(movable);
     p_.id.reserve(movable);
     p_.cost.reserve(movable);
@@ -293,10 +293,9 @@ class Maker {
     if (p_.max_table >= 0) {
       p_.max_table -= out_.fixed_entries;
       if (p_.max_table < 0)
-        throw std::invalid_argument("pins: expected at most max_table = " +
-                                    std::to_string(options_.max_table) +
-                                    " keys away from their home, got " +
-                                    std::to_string(out_.fixed_entries));
+        throw std::invalid_argument(
+            "pins: expected at most max_table = " + std::to_string(options_.max_table) +
+            " keys away from their home, got " + std::to_string(out_.fixed_entries));
     }
   }
 
@@ -304,9 +303,9 @@ class Maker {
   [[nodiscard]] Position open_for(Position current, Position home) const {
     for (const Position t : {current, home})
       if (p_.open[index(t)] != 0) return t;
-    return static_cast<Position>(std::find_if(p_.open.begin(), p_.open.end(),
-                                              [](std::uint8_t open) { return open != 0; }) -
-                                 p_.open.begin());
+    return static_cast<Position>(
+        std::find_if(p_.open.begin(), p_.open.end(), [](std::uint8_t open) { return open != 0; }) -
+        p_.open.begin());
   }
   [[nodiscard]] std::size_t wanted_owners(const Shared& key) const {
     const double cost = in_.cost(key.row);
@@ -338,9 +337,8 @@ class Maker {
         Position best = kNowhere;
         for (Position t = 0; t < std::ssize(p_.capacity); ++t)
           if (p_.open[index(t)] != 0 && !is_owner(t) &&
-              (best == kNowhere ||
-               load[index(t)] / p_.capacity[index(t)] <
-                   load[index(best)] / p_.capacity[index(best)]))
+              (best == kNowhere || load[index(t)] / p_.capacity[index(t)] <
+                                       load[index(best)] / p_.capacity[index(best)]))
             best = t;
         key->after.push_back(best);
       }
@@ -383,8 +381,8 @@ class Maker {
     out_.budget_spent = placed_.budget_spent;
     for (const Giant& giant : placed_.giants) {
       const std::size_t row = rows_[giant.record];
-      out_.giants.push_back({in_.ids()[row], out_.tasks[index(giant.task)], in_.cost(row),
-                             in_.encoded(row)});
+      out_.giants.push_back(
+          {in_.ids()[row], out_.tasks[index(giant.task)], in_.cost(row), in_.encoded(row)});
     }
   }
   [[nodiscard]] double bound() const {
@@ -420,8 +418,7 @@ class Maker {
     const Problem problem = grouped_problem(p_, groups);
     out_.group_seconds += clock_() - begun;
     out_.groups = static_cast<std::int64_t>(groups.groups());
-    const Placement on =
-        plan(problem, options_.algorithm, options_.search_moves, options_.sigma);
+    const Placement on = plan(problem, options_.algorithm, options_.search_moves, options_.sigma);
     estimated = on.load;
     Placement out = expand(p_, groups, problem, on);
     hold_budget(p_, out);
@@ -503,9 +500,8 @@ class Maker {
     out_.table_names = in_.names(rows);
     std::vector<std::size_t> order(out_.splits.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      return out_.splits[a].id < out_.splits[b].id;
-    });
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return out_.splits[a].id < out_.splits[b].id; });
     std::vector<Split> sorted;
     rows.clear();
     for (const std::size_t i : order) {

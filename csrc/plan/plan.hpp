@@ -1,28 +1,34 @@
 // Plan: what to change, what it costs, and how good it can be; and the one way to make it.
 //
-// PlanInput joins what is known of the keys: every key of the snapshot, and those that only the table,
-// the splits or the pins name (cost 0, state size 0: nothing was seen of them). Its ids are what the
-// caller asks homes for, before the change and after it.
+// PlanInput joins what is known of the keys: every key of the snapshot, and those that only the
+// table, the splits or the pins name (cost 0, state size 0: nothing was seen of them). Its ids are
+// what the caller asks homes for, before the change and after it.
 // make_plan() turns that into a Problem (problem.hpp), asks the planner and writes the answer down:
 //   pinned keys      are on their task and nowhere else; they count against the bound on the table
-//   two values of one id (a snapshot may have them) stay where they are: a table cannot tell them apart
-//   split keys       load each of their d owners with cost / d. Where `mergeable`, a key dearer than the greatest
-//                    limit is split over the fewest tasks whose limit holds its share, a split key that fits on
-//                    one task is joined; while the plan is not within its limits and was stuck or short of table,
-//                    the key of the greatest share gets one task more, at most 8 times, and the plan of the least
-//                    greatest level is kept. Owners stay as far as they are open, in their order; what is missing
-//                    are the tasks of the least level. Else splits stay, but owners that are not open are replaced.
+//   doubles          two values of one id (a snapshot may have them) stay where they are: a table
+//                    cannot tell them apart
+//   split keys       load each of their d owners with cost / d. Where `mergeable`, a key dearer
+//                    than the greatest limit is split over the fewest tasks whose limit holds its
+//                    share, a split key that fits on one task is joined; while the plan is not
+//                    within its limits and was stuck or short of table, the key of the greatest
+//                    share gets one task more, at most 8 times, and the plan of the least greatest
+//                    level is kept. Owners stay as far as they are open, in their order; what is
+//                    missing are the tasks of the least level. Else splits stay, but owners that
+//                    are not open are replaced.
 //   closed tasks     drained ones, and those that the new home does not have: their keys leave
-//   capacities       are divided by the mean of the open tasks', so that the mean level is the mean load
+//   capacities       are divided by the mean of the open tasks', so that the mean level is the mean
+//                    load
 //   groups           with a degree the planner works on key groups (key_group.hpp)
-// Migrations are the keys that change their task, and of split keys the shares of state (size / d) on tasks
-// that do not own them any more; keys that nothing was seen of are named too, with a state size of 0.
+// Migrations are the keys that change their task, and of split keys the shares of state (size / d)
+// on tasks that do not own them any more; keys that nothing was seen of are named too, with a state
+// size of 0.
 //
 // Guarantees, each a test of that name in tests/test_plan.py:
-//   complete      applying table, splits and home gives the loads that the plan claims
-//   pins_hold     pinned keys are on their task
-//   drained_empty no key that was seen is left on a closed task
-//   ghosts_named  keys of the table that the snapshot does not have move only with a migration that names them
+//   complete       applying table, splits and home gives the loads that the plan claims
+//   pins_hold      pinned keys are on their task
+//   drained_empty  no key that was seen is left on a closed task
+//   ghosts_named   keys of the table that the snapshot does not have move only with a migration
+//                  that names them
 // Cost: O(keys) with one table lookup each, and the planner. Threads: pure.
 #pragma once
 
@@ -94,7 +100,7 @@ class PlanInput {
   std::span<const Split> splits_;
   std::vector<Special> specials_;  // ascending by id
   Kinds kinds_;
-  std::vector<Key> more_ids_;        // of all rows, where there are others than the snapshot's
+  std::vector<Key> more_ids_;            // of all rows, where there are others than the snapshot's
   std::vector<std::string> more_names_;  // of those others
 };
 
@@ -130,8 +136,8 @@ struct Plan {
   double group_seconds = 0;  // spent on making groups
 };
 
-// homes_before, homes_after: a task for each id of the input. tasks: as in Plan. clock gives seconds.
-// Throws std::invalid_argument where pins need more entries than the table may have.
+// homes_before, homes_after: a task for each id of the input. tasks: as in Plan. clock gives
+// seconds. Throws std::invalid_argument where pins need more entries than the table may have.
 // Precondition: options are checked, pins name open tasks.
 [[nodiscard]] Plan make_plan(const PlanInput& input, std::span<const TaskId> tasks,
                              std::span<const TaskId> homes_before,

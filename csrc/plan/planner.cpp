@@ -80,8 +80,7 @@ bool table_holds(const Problem& p, const Llfd& llfd) {
 
 // Runs with n entries cleaned, then as many more as the table was too large, until it is not: the
 // last n, or nothing where even all of them are not enough.
-std::optional<std::int64_t> run_within(const Problem& p, Llfd& llfd, std::int64_t n,
-                                       double share) {
+std::optional<std::int64_t> run_within(const Problem& p, Llfd& llfd, std::int64_t n, double share) {
   for (;; n = std::min(llfd.entries(), n + llfd.table_size() - p.max_table)) {
     llfd.run(n, share);
     if (table_holds(p, llfd)) return n;
@@ -142,8 +141,7 @@ void return_moved(const Problem& p, Placement& out) {
       out,
       [&](std::size_t piece) {
         // A giant is on a task that was given away.
-        return edit.moved(piece) && edit.takes(edit.current(piece)) &&
-               edit.takes(out.where[piece]);
+        return edit.moved(piece) && edit.takes(edit.current(piece)) && edit.takes(out.where[piece]);
       },
       [&](std::size_t a, std::size_t b) {
         return edit.size(a) != edit.size(b) ? edit.size(a) > edit.size(b) : edit.before(a, b);
@@ -265,8 +263,7 @@ Placement plan(const Problem& p, Algorithm algorithm, std::int64_t search_moves,
       out = simple(p);
       break;
     case Algorithm::readj:
-      if (!p.count.empty())
-        throw std::invalid_argument("degree: expected None for readj, got one");
+      if (!p.count.empty()) throw std::invalid_argument("degree: expected None for readj, got one");
       out = readj(p, sigma);
       break;
   }
@@ -291,8 +288,7 @@ void merge_parts(std::vector<Part>& parts) {
   });
   std::size_t kept = 0;
   for (const Part& part : parts) {
-    if (kept > 0 && parts[kept - 1].record == part.record &&
-        parts[kept - 1].target == part.target)
+    if (kept > 0 && parts[kept - 1].record == part.record && parts[kept - 1].target == part.target)
       parts[kept - 1].count += part.count;
     else
       parts[kept++] = part;

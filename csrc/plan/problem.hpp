@@ -8,7 +8,7 @@
 //            (background, pinned keys, shares of split keys). A task that is not open takes
 //            nothing, and its records have to leave.
 //   mean     (cost of all records + base of the open tasks) / capacity of the open tasks
-//   limit(t) (1 + max_imbalance) * mean * capacity(t) * (1 + 1e-9)   (theta_max and L_max in paper 002)
+//   limit(t) (1 + max_imbalance) * mean * capacity(t) * (1 + 1e-9); theta_max and L_max in paper 002
 //   within   load <= limit(t)
 //   room     limit(t) - load(t); a task is over its limit by what that is below 0
 //   level(t) load(t) / capacity(t): the measure by which tasks are compared
@@ -75,8 +75,9 @@ struct Placement {
   std::vector<Giant> giants;                 // descending by cost
   std::vector<std::uint8_t> given;           // by task: given away to a giant; empty: none is
   std::int64_t stuck = 0;                    // keys that fitted nowhere and went to the least level
-  std::int64_t trials = 0;    // runs of the three phases, that of the chosen one again included; `simple`
-                              // counts as one, so does each sigma of readj
+  std::int64_t trials =
+      0;  // runs of the three phases, that of the chosen one again included; `simple`
+          // counts as one, so does each sigma of readj
   bool table_full = false;    // more keys were to be away from home than the table may have
   bool budget_spent = false;  // more state was to move than the budget has
 

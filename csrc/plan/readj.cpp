@@ -90,8 +90,7 @@ class Readjuster {
                                           (out_.load[j] + shift) / p_.capacity[j]);
             const double gain = now - after;
             if (!(gain > kTolerance * now) || (best && gain < best->gain)) continue;
-            const StateSize bytes =
-                state(on_[i][k], j) + (none ? 0 : state(on_[j][m], i));
+            const StateSize bytes = state(on_[i][k], j) + (none ? 0 : state(on_[j][m], i));
             const Best found{gain, bytes, i, j, k, m};
             if (!best || before(found, *best)) best = found;
           }
@@ -134,17 +133,17 @@ Placement readj(const Problem& problem, double sigma) {
   double lowest = 0;
   std::int64_t trials = 0;
   for (double share = 1;; share /= 2) {
-    const auto part = static_cast<std::size_t>(
-        std::count_if(problem.cost.begin(), problem.cost.end(),
-                      [&](Cost c) { return c >= share * mean && c > 0; }));
+    const auto part =
+        static_cast<std::size_t>(std::count_if(problem.cost.begin(), problem.cost.end(),
+                                               [&](Cost c) { return c >= share * mean && c > 0; }));
     if (best && part > 2048) break;
     Readjuster tried(problem, share * mean);
     ++trials;
     const bool balanced = tried.balanced();
     const StateSize moved = state_moved(problem, tried.out());
     const double greatest = greatest_level(problem, tried.out().load);
-    if (!best || (balanced ? !best_balanced || moved < least
-                           : !best_balanced && greatest < lowest)) {
+    if (!best ||
+        (balanced ? !best_balanced || moved < least : !best_balanced && greatest < lowest)) {
       best = std::move(tried.out());
       best_balanced = balanced;
       least = moved;

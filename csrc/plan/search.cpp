@@ -54,9 +54,8 @@ class Searcher {
     std::vector<Position> order;
     for (Position t = 0; t < tasks; ++t)
       if (edit_.takes(t)) order.push_back(t);
-    std::stable_sort(order.begin(), order.end(), [this](Position a, Position b) {
-      return edit_.level(a) > edit_.level(b);
-    });
+    std::stable_sort(order.begin(), order.end(),
+                     [this](Position a, Position b) { return edit_.level(a) > edit_.level(b); });
     if (order.size() < 2) return false;
     Position e = order.back();
     for (const Position t : order)

@@ -70,8 +70,7 @@ void Snapshot::check() {
       if (ids_[first] == ids_[row] &&
           names_.encoded(first, ids_[first]) == names_.encoded(row, ids_[row]))
         wrong("values", "each value once",
-              "the value of row " + std::to_string(first) + " again in row " +
-                  std::to_string(row));
+              "the value of row " + std::to_string(first) + " again in row " + std::to_string(row));
 }
 
 void Snapshot::find_doubles() {
