@@ -13,7 +13,7 @@ $(error PYTHON: expected Python >= 3.11 on the path, got none; name one with mak
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test run bench sanitize csrc format clean
+.PHONY: help venv build test run bench papers sanitize csrc format clean
 
 help:
 	@echo 'make run       build, then the main job'
@@ -21,6 +21,7 @@ help:
 	@echo '               (some of it: make test PARTS="unit lint"; the names: make test PARTS=--list)'
 	@echo 'make build     editable install with the extra dev into .venv'
 	@echo 'make bench     comparison with the peers of the extra bench'
+	@echo 'make papers    the figures of the papers, as tables and plots'
 	@echo 'make sanitize  kernel tests under the address and undefined-behaviour sanitizers'
 	@echo 'make csrc      kernels alone, without the headers of Python, warnings as errors'
 	@echo 'make format    format Python and C++'
@@ -58,6 +59,9 @@ run: build
 
 bench: build .venv/installed-bench
 	@$(BIN)/python -m bench.compare
+
+papers: build .venv/installed-bench
+	@$(BIN)/python -m bench.papers.fang
 
 sanitize: build
 	@$(PYTHON) tests/run.py sanitize

@@ -24,8 +24,8 @@ def run(scale: Scale) -> Section:
     section.say(
         f"Zipf 0.85 (the generator of the paper), {TASKS} tasks, max_imbalance {MAX_IMBALANCE},"
         f" table of {MAX_TABLE:,}, algorithm mixed. From arrays to a Plan: keys hashed, checked for"
-        " doubles, homes, plan, certificate. The twin is plain Python (tests/reference), and gets homes and"
-        " lists for nothing. ms of CPU time: least (spread)."
+        " doubles, homes, plan, certificate. The twin is plain Python (tests/reference), and gets"
+        " homes and lists for nothing. ms of CPU time: least (spread)."
     )
     cases = [Case(keys, scale.seed) for keys in SIZES[: scale.pick(4, 3)]]
     against_sort(section, cases[-1], scale)
