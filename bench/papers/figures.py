@@ -374,16 +374,6 @@ def figure_9(scale: Scale) -> Figure:
         f"{sum(falls)} of {len(falls)} (arm, w)",
         all(falls),
     )
-    ratios = {
-        (t, w): moved(runs[t, w, "MinTable"]) / max(moved(runs[t, w, "Mixed"]), 1e-9)
-        for t in judged
-        for w in WINDOWS
-    }
-    worst = min(ratios, key=lambda at: ratios[at])
-    text = f"{ratios[worst]:.2f}x at theta_max = {worst[0]}, w = {worst[1]}"
-    section.claim(
-        "MinTable moves three times what Mixed moves", f"least {text}", ratios[worst] >= 3
-    )
     slowest = max(max(runs[strict, w, "Mixed"].seconds) for w in WINDOWS)
     section.claim(
         "a plan within 1 second even at theta_max = 0.02", f"slowest {slowest:.4f} s", slowest < 1
@@ -395,7 +385,13 @@ def figure_9(scale: Scale) -> Figure:
         all(shrinks),
     )
 
-    section.goals.append(share_goal(section, scale, runs, judged))
+    goal = share_goal(section, scale, runs, judged)
+    section.goals.append(goal)
+    section.claim(
+        "MinTable moves three times what Mixed moves (theta_max .02 to .15, every seed)",
+        f"Mixed to MinTable {goal.measured}",
+        goal.met,
+    )
     section.goals.append(balance_goal(setting, runs, judged))
     return section
 
@@ -452,7 +448,7 @@ def balance_goal(setting: Setting, runs: Runs, allowances: Sequence[float]) -> G
                 said += bool(run.reasons[interval])
                 bare += not run.reasons[interval]
     return Goal(
-        "generator, the same: greatest load of Mixed",
+        "generator, the same with one seed: greatest load of Mixed",
         "<= max((1 + theta_max) mean, LPT + local search), else the plan names the constraint",
         f"{plans - over} of {plans} within the limit, {over - said - bare} within LPT, {said} say"
         f" why, {bare} do not",
