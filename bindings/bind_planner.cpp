@@ -77,10 +77,12 @@ void bind_planner(py::module_& m) {
         p.max_migration = max_migration;
         Placement placed;
         double bound;
+        StateSize least;
         {
           py::gil_scoped_release nogil;
           placed = plan(p, algorithm_named(algorithm), search_moves, sigma);
           bound = lower_bound(p);
+          least = least_migration(p);
         }
         std::vector<Part> parts;
         for (std::size_t i = 0; i < placed.where.size(); ++i)
@@ -102,7 +104,7 @@ void bind_planner(py::module_& m) {
             "load"_a = copied(placed.load), "table_size"_a = keys_away(p, placed),
             "migration"_a = state_moved(p, placed), "stuck"_a = placed.stuck,
             "trials"_a = placed.trials, "table_full"_a = placed.table_full,
-            "budget_spent"_a = placed.budget_spent, "giants"_a = giants, "lower_bound"_a = bound);
+            "budget_spent"_a = placed.budget_spent, "giants"_a = giants, "lower_bound"_a = bound, "least_migration"_a = least);
       },
       "capacity"_a, "base"_a, "open"_a, "id"_a, "cost"_a, "size"_a, "current"_a, "home"_a,
       "count"_a, "max_imbalance"_a, "beta"_a, "max_table"_a, "max_migration"_a, "algorithm"_a,

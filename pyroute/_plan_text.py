@@ -30,6 +30,8 @@ def summary(plan: Plan) -> str:
     most = plan.options["max_table"]
     bound = max(0.0, plan.lower_bound / plan.mean - 1) if plan.mean > 0 else 0.0
     moved = f"{in_bytes(plan.migration_cost)}, {plan.migration_share:.2%} of all state"
+    if plan.feasible and plan.least_migration > 0:
+        moved += f", {plan.migration_cost / plan.least_migration:.2f}x the least possible"
     facts = {
         "imbalance": f"{plan.imbalance_before:8.2%} -> {plan.imbalance:.2%}"
         f" (lower bound {bound:.2%}, gap {plan.gap:.2%})",

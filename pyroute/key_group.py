@@ -255,6 +255,7 @@ class GroupPlan:
             mean=mean,
             limit=(1 + self._options["max_imbalance"]) * mean,
             lower_bound=max(mean, greatest / float(self._capacities.max())) * (1 - 1e-12),
+            least_migration=0,
             state_total=int(sum((r._core.size * r._core.count).sum() for r in self._reports)),
             trials=self._answer["trials"],
             groups=sum(len(report) for report in self._reports),

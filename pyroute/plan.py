@@ -213,6 +213,7 @@ class Facts:
     mean: float
     limit: float
     lower_bound: float
+    least_migration: int
     state_total: int
     trials: int
     groups: int
@@ -276,7 +277,7 @@ class Facts:
 
 
 _AMOUNTS = ("mean", "limit", "lower_bound", "seconds", "group_seconds")
-_COUNTS = ("state_total", "trials", "groups", "interval")
+_COUNTS = ("least_migration", "state_total", "trials", "groups", "interval")
 
 
 @dataclass(frozen=True)
@@ -476,6 +477,11 @@ class Plan:
     def lower_bound(self) -> float:
         """A greatest level that no plan for these keys can be below, whatever table and budget."""
         return self.facts.lower_bound
+
+    @property
+    def least_migration(self) -> int:
+        """Bytes of state that any plan within the limits has to move, whatever the table."""
+        return self.facts.least_migration
 
     @property
     def gap(self) -> float:

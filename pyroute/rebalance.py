@@ -343,6 +343,7 @@ def _wrap(
         mean=native.mean,
         limit=native.limit,
         lower_bound=native.lower_bound,
+        least_migration=native.least_migration,
         state_total=native.state_total,
         trials=native.trials,
         groups=native.groups,

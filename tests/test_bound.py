@@ -60,10 +60,26 @@ def test_never_above_optimum():
     assert met > instances / 2
 
 
+def test_never_above_any_migration():
+    random = Random(21)
+    met = instances = 0
+    while instances < effort(5_000):
+        problem = small_problem(random)
+        least = reference.least_migrations(problem)
+        if least is None:
+            continue
+        instances += 1
+        plan = solve(problem, "mixed")
+        assert plan.least_migration <= least, problem
+        met += plan.least_migration == least
+    assert met > instances / 2
+
+
 @given(problems() | problems(count=4))
 def test_matches_reference(problem):
-    expected = reference.lower_bound(problem)
-    assert solve(problem, "simple").lower_bound == pytest.approx(expected, rel=1e-11)
+    plan, expected = solve(problem, "simple"), reference.lower_bound(problem)
+    assert plan.lower_bound == pytest.approx(expected, rel=1e-11)
+    assert abs(plan.least_migration - reference.least_migration(problem)) <= 1
 
 
 @given(any_problems)

@@ -59,4 +59,46 @@ double lower_bound(const Problem& keys) {
   return bound * (1 - 1e-12);
 }
 
+StateSize least_migration(const Problem& p) {
+  const std::vector<double> limit = limits(p);
+  std::vector<Cost> load = p.base;
+  StateSize forced = 0;
+  for (std::size_t r = 0; r < p.records(); ++r) {
+    if (p.open[index(p.current[r])] == 0) forced += p.size[r] * p.keys_of(r);
+    load[index(p.current[r])] += p.cost[r] * p.keys_of(r);
+  }
+  std::vector<std::uint8_t> over(p.tasks());
+  bool any = false;
+  for (std::size_t t = 0; t < p.tasks(); ++t)
+    any |= (over[t] = p.open[t] != 0 && load[t] > limit[t]) != 0;
+  if (!any) return forced;
+  struct Key {
+    double per_cost;
+    std::uint32_t record;
+    [[nodiscard]] bool operator<(const Key& other) const {
+      return per_cost > other.per_cost;  // the least on top
+    }
+  };
+  std::vector<std::vector<Key>> keys(p.tasks());
+  for (std::size_t r = 0; r < p.records(); ++r)
+    if (const std::size_t t = index(p.current[r]); over[t] != 0 && p.cost[r] > 0)
+      keys[t].push_back(
+          {static_cast<double>(p.size[r]) / p.cost[r], static_cast<std::uint32_t>(r)});
+  double moved = 0;
+  for (std::size_t t = 0; t < p.tasks(); ++t) {
+    if (over[t] == 0) continue;
+    double left = load[t] - limit[t];
+    std::make_heap(keys[t].begin(), keys[t].end());
+    while (left > 0 && !keys[t].empty()) {
+      const auto [per_cost, r] = keys[t].front();
+      const double taken = std::min(left, p.cost[r] * p.keys_of(r));
+      moved += taken * per_cost;
+      left -= taken;
+      std::pop_heap(keys[t].begin(), keys[t].end());
+      keys[t].pop_back();
+    }
+  }
+  return forced + static_cast<StateSize>(moved * (1 - kTolerance));
+}
+
 }  // namespace pyroute

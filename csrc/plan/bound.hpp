@@ -12,15 +12,23 @@
 //                c_N + c_{N+1})
 // less 1e-12 of it: sums that are taken in another order differ by a rounding.
 //
-// Guarantees: never_above_optimum (tests/test_bound.py, against every placement of small
-// instances).
-// Cost: one pass with a heap of 8 N + 1 costs. Threads: pure.
+// least_migration() is the lower bound on state moved: no placement within the limits moves less,
+// whatever the table allows. Keys of tasks that are not open all move. An open task over its limit
+// has to give up what it is over, at least by the keys of least state per cost, the last one in
+// part (fractional knapsack); keys that come from closed tasks are without state there. Rounded
+// down, less 1e-9 of it.
+//
+// Guarantees: never_above_optimum, never_above_any_migration (both in tests/test_bound.py, against
+// every placement of small instances).
+// Cost: one pass with a heap of 8 N + 1 costs; one pass, and a heap of each task over its limit.
+// Threads: pure.
 #pragma once
 
 #include "plan/problem.hpp"
 
 namespace pyroute {
 
-[[nodiscard]] double lower_bound(const Problem& keys);
+[[nodiscard]] double lower_bound(const Problem& problem);
+[[nodiscard]] StateSize least_migration(const Problem& problem);
 
 }  // namespace pyroute

@@ -12,8 +12,13 @@ class Editor {
   Editor(const Problem& problem, Placement& placement)
       : p_(problem),
         out_(placement),
-        away_(keys_away(problem, placement)),
-        migration_(state_moved(problem, placement)) {}
+        away_(placement.away),
+        migration_(placement.migration) {
+    if (away_ < 0) away_ = keys_away(problem, placement);
+    if (migration_ < 0) migration_ = state_moved(problem, placement);
+  }
+  Editor(const Editor&) = delete;
+  Editor& operator=(const Editor&) = delete;
 
   [[nodiscard]] Cost cost(std::size_t piece) const { return p_.cost[out_.record_of(piece)]; }
   [[nodiscard]] StateSize size(std::size_t piece) const { return p_.size[out_.record_of(piece)]; }
@@ -77,8 +82,8 @@ class Editor {
  private:
   const Problem& p_;
   Placement& out_;
-  std::int64_t away_;
-  StateSize migration_;
+  std::int64_t& away_;
+  StateSize& migration_;
 };
 
 }  // namespace pyroute

@@ -32,6 +32,7 @@ struct Llfd::State {
 
   const Problem& p;
   const Psi psi;
+  const double beta;
   const bool grouped;
 
   const std::vector<double> limit;
@@ -77,8 +78,8 @@ struct Llfd::State {
   std::int64_t away = 0, stuck = 0, runs = 0;
   StateSize migration = 0;
 
-  State(const Problem& problem, Psi order)
-      : p(problem), psi(order), grouped(!problem.count.empty()), limit(limits(problem)) {
+  State(const Problem& problem, Psi order, double weight)
+      : p(problem), psi(order), beta(weight), grouped(!problem.count.empty()), limit(limits(problem)) {
     by_psi.resize(p.tasks());
     by_cost.resize(p.tasks());
     arrivals.resize(p.tasks());
@@ -93,7 +94,15 @@ struct Llfd::State {
     const std::vector<std::uint32_t> giant_pieces = find_giants();
     base = start.size();
     start_load = p.base;
-    for (std::size_t piece = 0; piece < base; ++piece) begin(piece, giant_pieces);
+    bool simple = !grouped && giants.empty();
+    for (const std::uint8_t open : p.open) simple = simple && open != 0;
+    if (simple) {  // the usual case: every key starts where it is
+      for (std::size_t r = 0; r < base; ++r) start_load[index(start[r])] += p.cost[r];
+      for (std::size_t r = 0; r < base; ++r)
+        if (start[r] != p.home[r]) entries.push_back(static_cast<std::uint32_t>(r));
+      entry_keys = start_away = std::ssize(entries);
+    }
+    for (std::size_t piece = 0; piece < base && !simple; ++piece) begin(piece, giant_pieces);
     where = start;
     left = start_left;
     order_entries();
@@ -217,7 +226,7 @@ struct Llfd::State {
   }
 
   [[nodiscard]] Ranked ranked(std::uint32_t piece) const {
-    return {psi == Psi::cost ? cost(piece) : priority(p, rec(piece)), piece};
+    return {psi == Psi::cost ? cost(piece) : priority(p, rec(piece), beta), piece};
   }
   // Heap order: the greatest rank on top, of equal ones the smallest id.
   [[nodiscard]] auto below() const {
@@ -391,11 +400,11 @@ struct Llfd::State {
   }
 
   // What a gentle run holds for dear.
-  [[nodiscard]] Cost dear(double share) const {
+  [[nodiscard]] Cost dear() const {
     Cost room = 0;
     for (std::size_t t = 0; t < p.tasks(); ++t)
       if (takes(static_cast<Position>(t))) room = std::max(room, limit[t] - load[t]);
-    return share * room;
+    return room;
   }
 
   // Phase II.
@@ -425,7 +434,7 @@ struct Llfd::State {
   }
 
   void prepare_gently(std::size_t t, Cost dear) {
-    constexpr std::size_t kPassed = 4096;
+    constexpr std::size_t kPassed = 1024;
     std::vector<std::uint32_t> taken;
     std::vector<Ranked> passed;
     for (Next next; load[t] > limit[t] && passed.size() < kPassed && peek(t, next);) {
@@ -579,7 +588,8 @@ struct Llfd::State {
   }
 };
 
-Llfd::Llfd(const Problem& problem, Psi psi) : state_(std::make_unique<State>(problem, psi)) {}
+Llfd::Llfd(const Problem& problem, Psi psi, double beta)
+    : state_(std::make_unique<State>(problem, psi, beta)) {}
 Llfd::~Llfd() = default;
 
 std::int64_t Llfd::entries() const noexcept { return state_->entry_keys; }
@@ -587,16 +597,17 @@ std::int64_t Llfd::useful() const noexcept { return state_->useful_keys; }
 std::int64_t Llfd::table_size() const noexcept { return state_->away; }
 StateSize Llfd::migration() const noexcept { return state_->migration; }
 std::int64_t Llfd::stuck() const noexcept { return state_->stuck; }
+std::int64_t Llfd::trials() const noexcept { return state_->runs; }
 
-void Llfd::run(std::int64_t clean, double share) {
+void Llfd::run(std::int64_t clean, bool gently) {
   State& s = *state_;
   s.reset();
   s.clean(clean);
   for (const Giant& giant : s.giants) s.clear_for(giant);
-  const Cost dear = share == kNotGentle ? 0 : s.dear(share);
+  const Cost dear = s.dear();
   for (std::size_t t = 0; t < s.p.tasks(); ++t)
     if (s.takes(static_cast<Position>(t)) && s.load[t] > s.limit[t])
-      share == kNotGentle ? s.prepare(t) : s.prepare_gently(t, dear);
+      gently ? s.prepare_gently(t, dear) : s.prepare(t);
   s.assign();
   s.count();
   ++s.runs;
@@ -613,6 +624,8 @@ Placement Llfd::placement() const {
   out.given = s.given;
   out.stuck = s.stuck;
   out.trials = s.runs;
+  out.away = s.away;
+  out.migration = s.migration;
   return out;
 }
 

@@ -27,15 +27,14 @@
 //            the first and puts back whatever fits within the limit. Taken keys are candidates.
 //            Keys that cost nothing are never taken (F13). A run may be gentle (not in the paper),
 //            so that no more leaves than has to, and nothing that would displace others where it
-//            goes. With `dear` = `share` of the greatest room (the greatest limit - load of a task
-//            that takes keys, after phase I), going through a task's keys in the order psi, a key
-//            is taken if its cost is at most `dear` and at most what the task is over its limit,
-//            else passed over, until the load is within the limit, 4096 records were passed over or
-//            none is left. While the load is then still over the limit, of those passed over that
-//            cost at least what it is over and at most `dear` the one of the smallest state size is
-//            taken (ties: the earlier in psi); where there is none, without regard to `dear`; where
-//            there is none, the earliest, as many of its keys as have to go. What fits is put back
-//            here too.
+//            goes. With `dear` the greatest room of a task that takes keys, after phase I, going
+//            through a task's keys in the order psi, a key is taken if its cost is at most `dear`
+//            and at most what the task is over its limit, else passed over, until the load is
+//            within the limit, 1024 records were passed over or none is left. While the load is
+//            then still over the limit, of those passed over that cost at least what it is over and
+//            at most `dear` the one of the smallest state size is taken (ties: the earlier in psi);
+//            where there is none, without regard to `dear`; where there is none, the earliest, as
+//            many of its keys as have to go. What fits is put back here too.
 // Phase III  (assigning, LLFD) Candidates dearest first (ties: smaller id), those that come up
 //            later among them (F3). Each is offered to the open tasks not given away, ascending by
 //            level (ties: smaller), loads being those of this moment, candidates removed (F1). A
@@ -75,7 +74,7 @@ class Llfd {
  public:
   // The problem must outlive it. Precondition: lengths agree, at least one open task, costs finite
   // and >= 0, sizes >= 0, positions in range, home open unless current is to be kept.
-  Llfd(const Problem& problem, Psi psi);
+  Llfd(const Problem& problem, Psi psi, double beta);
   ~Llfd();
   Llfd(const Llfd&) = delete;
   Llfd& operator=(const Llfd&) = delete;
@@ -84,14 +83,14 @@ class Llfd {
   [[nodiscard]] std::int64_t entries() const noexcept;
   // The useful ones among them.
   [[nodiscard]] std::int64_t useful() const noexcept;
-  // Runs the three phases from the start, with the first `clean` entries sent home. share:
-  // kNotGentle, or above 0.
-  static constexpr double kNotGentle = 0;
-  void run(std::int64_t clean, double share = kNotGentle);
+  // Runs the three phases from the start, with the first `clean` entries sent home.
+  void run(std::int64_t clean, bool gently);
   // What the last run left: keys away from their home, state moved, keys stuck.
   [[nodiscard]] std::int64_t table_size() const noexcept;
   [[nodiscard]] StateSize migration() const noexcept;
   [[nodiscard]] std::int64_t stuck() const noexcept;
+  // Runs so far.
+  [[nodiscard]] std::int64_t trials() const noexcept;
   [[nodiscard]] Placement placement() const;
 
  private:

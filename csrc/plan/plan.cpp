@@ -259,16 +259,26 @@ class Maker {
     }
     for (const auto& [row, to] : pinned_) base_[index(to)] += in_.cost(row);
 
-    const std::size_t movable =
-        rows - static_cast<std::size_t>(std::count(fixed.begin(), fixed.end(), 1));
-    rows_.reserve(movable);
-    p_.id.reserve(movable);
-    p_.cost.reserve(movable);
-    p_.size.reserve(movable);
-    p_.current.reserve(movable);
-    p_.home.reserve(movable);
-    for (std::size_t row = 0; row < rows; ++row) {
-      const auto split = shared.empty() ? shared.end() : shared.find(row);
+    const std::span<const Key> ids = in_.ids();
+    const std::span<const Cost> costs = in_.snapshot().costs();
+    const std::span<const StateSize> sizes = in_.snapshot().state_sizes();
+    if (fixed.empty() && shared.empty()) {  // the usual case: every row is a record
+      rows_.resize(rows);
+      std::iota(rows_.begin(), rows_.end(), 0u);
+      p_.id.assign(ids.begin(), ids.end());
+      p_.cost.assign(costs.begin(), costs.end());
+      p_.size.assign(sizes.begin(), sizes.end());
+      p_.cost.resize(rows);
+      p_.size.resize(rows);
+      p_.current = current;
+      p_.home.resize(rows);
+      for (std::size_t row = 0; row < rows; ++row) p_.home[row] = at_(homes_after_[row]);
+      for (std::size_t row = 0; row < costs.size(); ++row)
+        out_.loads_before[index(current[row])] += costs[row];
+    }
+    const bool done = !rows_.empty();
+    for (std::size_t row = 0; row < rows && !done; ++row) {
+      const auto split = shared.find(row);
       if (split != shared.end() && split->second.before.size() > 1)
         for (const Position owner : split->second.before)
           out_.loads_before[index(owner)] +=
@@ -277,7 +287,7 @@ class Maker {
         out_.loads_before[index(current[row])] += in_.cost(row);
       if (!fixed.empty() && fixed[row] != 0) continue;
       rows_.push_back(static_cast<std::uint32_t>(row));
-      p_.id.push_back(in_.ids()[row]);
+      p_.id.push_back(ids[row]);
       p_.cost.push_back(in_.cost(row));
       p_.size.push_back(in_.size(row));
       p_.current.push_back(current[row]);
@@ -286,9 +296,10 @@ class Maker {
     current_ = std::move(current);
     for (const auto& [row, to] : pinned_) {
       out_.fixed_entries += to != at_(homes_after_[row]);
-      if (p_.max_migration >= 0 && to != current_[row])
-        p_.max_migration = std::max<StateSize>(0, p_.max_migration - in_.size(row));
+      if (to != current_[row]) fixed_migration_ += in_.size(row);
     }
+    if (p_.max_migration >= 0)
+      p_.max_migration = std::max<StateSize>(0, p_.max_migration - fixed_migration_);
     p_.max_table = options_.max_table;
     if (p_.max_table >= 0) {
       p_.max_table -= out_.fixed_entries;
@@ -364,6 +375,7 @@ class Maker {
       const bool within = level <= out_.limit * (1 + kTolerance);
       const bool short_of = placed.stuck > 0 || placed.table_full;
       if (!any || level < least) {
+        out_.least_migration = least_migration(p_) + fixed_migration_;
         any = true;
         least = level;
         placed_ = std::move(placed);
@@ -524,6 +536,7 @@ class Maker {
   std::vector<Cost> base_;
   std::vector<std::uint32_t> rows_;  // by record
   std::vector<Position> current_;    // by row
+  StateSize fixed_migration_ = 0;    // of pinned keys
   std::vector<std::pair<std::size_t, Position>> pinned_;
   std::vector<Shared> shared_, kept_;
   std::vector<std::size_t> split_rows_;

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "plan/bound.hpp"
 #include "plan/editor.hpp"
 #include "plan/llfd.hpp"
 #include "plan/readj.hpp"
@@ -69,8 +70,8 @@ Placement simple(const Problem& p) {
 }
 
 Placement run_once(const Problem& p, Psi psi, bool clean) {
-  Llfd llfd(p, psi);
-  llfd.run(clean ? llfd.entries() : 0);
+  Llfd llfd(p, psi, p.beta);
+  llfd.run(clean ? llfd.entries() : 0, false);
   return llfd.placement();
 }
 
@@ -80,9 +81,9 @@ bool table_holds(const Problem& p, const Llfd& llfd) {
 
 // Runs with n entries cleaned, then as many more as the table was too large, until it is not: the
 // last n, or nothing where even all of them are not enough.
-std::optional<std::int64_t> run_within(const Problem& p, Llfd& llfd, std::int64_t n, double share) {
+std::optional<std::int64_t> run_within(const Problem& p, Llfd& llfd, std::int64_t n, bool gently) {
   for (;; n = std::min(llfd.entries(), n + llfd.table_size() - p.max_table)) {
-    llfd.run(n, share);
+    llfd.run(n, gently);
     if (table_holds(p, llfd)) return n;
     if (n == llfd.entries()) return {};
   }
@@ -90,30 +91,35 @@ std::optional<std::int64_t> run_within(const Problem& p, Llfd& llfd, std::int64_
 
 // Of the last run, which cleaned n, and gentle ones the one that moves least state.
 Placement gentlest(const Problem& p, Llfd& llfd, std::int64_t n) {
-  std::int64_t best_n = n;
-  double best_share = Llfd::kNotGentle;
-  bool stuck = llfd.stuck() > 0;
   StateSize least = llfd.migration();
+  bool stuck = llfd.stuck() > 0;
   if (least == 0 && !stuck) return llfd.placement();
-  const auto try_from = [&](std::int64_t first) {
-    for (const double share : {1.0, 0.5, 0.25, 0.125}) {
-      const auto cleaned = run_within(p, llfd, first, share);
-      if (!cleaned || llfd.stuck() > 0 || (!stuck && llfd.migration() >= least)) continue;
-      best_n = *cleaned;
-      best_share = share;
-      least = llfd.migration();
-      stuck = false;
-    }
+  const double enough = 1.01 * static_cast<double>(least_migration(p));
+  const auto good = [&] { return !stuck && static_cast<double>(least) <= enough; };
+  Placement best = llfd.placement();
+  const auto try_from = [&](Llfd& with, std::int64_t first) {
+    if (good() || !run_within(p, with, first, true) || with.stuck() > 0) return;
+    if (!stuck && with.migration() >= least) return;
+    least = with.migration();
+    stuck = false;
+    best = with.placement();
   };
-  try_from(n);
-  if (llfd.useful() > n) try_from(llfd.useful());
-  llfd.run(best_n, best_share);
-  return llfd.placement();
+  try_from(llfd, n);
+  if (llfd.useful() > n) try_from(llfd, llfd.useful());
+  std::int64_t trials = llfd.trials();
+  if (p.beta != 1 && !good()) {
+    Llfd by_ratio(p, Psi::gamma, 1);
+    try_from(by_ratio, n);
+    if (llfd.useful() > n) try_from(by_ratio, llfd.useful());
+    trials += by_ratio.trials();
+  }
+  best.trials = trials;
+  return best;
 }
 
 Placement mixed(const Problem& p, Llfd& llfd) {
-  if (const auto n = run_within(p, llfd, 0, Llfd::kNotGentle)) return gentlest(p, llfd, *n);
-  const std::int64_t trials = llfd.placement().trials;
+  if (const auto n = run_within(p, llfd, 0, false)) return gentlest(p, llfd, *n);
+  const std::int64_t trials = llfd.trials();
   Placement out = run_once(p, Psi::cost, true);
   out.trials += trials;
   return out;
@@ -123,18 +129,19 @@ Placement mixed_bf(const Problem& p, Llfd& llfd) {
   std::int64_t best = -1;
   StateSize least = 0;
   for (std::int64_t n = 0; n <= llfd.entries(); ++n) {
-    llfd.run(n);
+    llfd.run(n, false);
     if (llfd.stuck() > 0 || !table_holds(p, llfd)) continue;
     if (best >= 0 && llfd.migration() >= least) continue;
     best = n;
     least = llfd.migration();
   }
   if (best < 0) return mixed(p, llfd);
-  llfd.run(best);
+  llfd.run(best, false);
   return gentlest(p, llfd, best);
 }
 
 void return_moved(const Problem& p, Placement& out) {
+  if (out.migration == 0) return;
   const std::vector<double> limit = limits(p);
   Editor edit(p, out);
   const auto found = pieces(
@@ -245,7 +252,7 @@ Placement plan(const Problem& p, Algorithm algorithm, std::int64_t search_moves,
     case Algorithm::mixed:
     case Algorithm::mixed_bf: {
       beyond = true;
-      Llfd llfd(p, Psi::gamma);
+      Llfd llfd(p, Psi::gamma, p.beta);
       out = algorithm == Algorithm::mixed ? mixed(p, llfd) : mixed_bf(p, llfd);
       return_moved(p, out);
       break;

@@ -8,12 +8,13 @@
 //   min_mig    no cleaning, psi gamma (algorithm 3)
 //   mixed      psi gamma, n entries cleaned: n = 0, then n + (table size - max_table), at most all,
 //              while the table is too large (algorithm 4 with F9 and F10). At all entries, still
-//              too large: min_table. Else, beyond the paper, gentle runs of shares 1, 1/2, 1/4 and
-//              1/8, each from that n on in the same way but without min_table, and where more than
-//              n entries are useful the same from all of those on. Of these and the first run the
-//              one of least migration with nothing stuck and the table within its bound (ties: the
-//              earlier), else the first. They are left out where the first moves no state and
-//              nothing is stuck
+//              too large: min_table. Else, beyond the paper, a gentle run, from that n on in the
+//              same way but without min_table; where more than n entries are useful, one from all
+//              of those on; and where beta is not 1, both again by gamma of beta 1, which is state
+//              per cost. Of these and the first run the one of least migration with nothing stuck
+//              and the table within its bound (ties: the earlier), else the first. They end as soon
+//              as the best so far has nothing stuck and moves at most 1.01 times the lower bound on
+//              migration (bound.hpp), or nothing at all
 //   mixed_bf   psi gamma, every n from 0 to all (F11): of the runs with nothing stuck and the table
 //              within its bound the one of least migration (ties: smaller n), then gently as mixed;
 //              else as mixed
@@ -40,7 +41,7 @@
 //   matches_reference   equal to the plain twins
 //   constraints_hold    table and budget hold wherever they can, recomputed from the answer alone
 //   deterministic       equal problems give equal answers
-// Cost: see llfd.hpp; mixed takes 1 run, or 6 to about 20. Threads: pure.
+// Cost: see llfd.hpp; mixed takes 1 to about 10 runs. Threads: pure.
 #pragma once
 
 #include <string>

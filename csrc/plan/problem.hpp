@@ -78,6 +78,8 @@ struct Placement {
   std::int64_t trials =
       0;  // runs of the three phases, that of the chosen one again included; `simple`
           // counts as one, so does each sigma of readj
+  std::int64_t away = -1;     // keys away from their home; -1: not counted yet
+  StateSize migration = -1;   // state moved; -1: not counted yet
   bool table_full = false;    // more keys were to be away from home than the table may have
   bool budget_spent = false;  // more state was to move than the budget has
 
@@ -128,9 +130,9 @@ struct Part {
 }
 
 // gamma of paper 002: how much load leaves for each byte that moves (F13).
-[[nodiscard]] inline double priority(const Problem& problem, std::size_t record) {
+[[nodiscard]] inline double priority(const Problem& problem, std::size_t record, double beta) {
   const double c = problem.cost[record];
-  const double raised = problem.beta == 1.5 ? c * std::sqrt(c) : std::pow(c, problem.beta);
+  const double raised = beta == 1.5 ? c * std::sqrt(c) : beta == 1 ? c : std::pow(c, beta);
   return raised / static_cast<double>(std::max<StateSize>(problem.size[record], 1));
 }
 

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from reference.llfd import Problem, expand, mean_level
+from reference.llfd import Problem, expand, limits, loads, mean_level
 
 
 def lower_bound(problem: Problem) -> float:
@@ -25,6 +25,36 @@ def lower_bound(problem: Problem) -> float:
         if last <= len(costs):
             bounds.append(sum(costs[last - q - 1 : last]) / widths[0])
     return max(bounds)
+
+
+def least_migration(problem: Problem) -> int:
+    """Return a number of bytes below which no placement within the limits stays."""
+    keys, _ = expand(problem)
+    limit, load = limits(keys), loads(keys, keys.current)
+    closed = sum(
+        size for size, task in zip(keys.size, keys.current, strict=True) if not keys.open[task]
+    )
+    moved = 0.0
+    for task in keys.open_tasks():
+        over = load[task] - limit[task]
+        on_task = [k for k in keys.records() if keys.current[k] == task and keys.cost[k] > 0]
+        for key in sorted(on_task, key=lambda key: (keys.size[key] / keys.cost[key], key)):
+            part = min(1.0, max(0.0, over / keys.cost[key]))
+            moved += part * keys.size[key]
+            over -= part * keys.cost[key]
+    return closed + int(moved * (1 - 1e-9))
+
+
+def least_migrations(problem: Problem) -> int | None:
+    """Return the least state moved by any placement within the limits; None: there is none."""
+    keys, _ = expand(problem)
+    tasks = keys.open_tasks()
+    placed = all_placements(len(tasks), len(keys.id))
+    base, limit = (np.array([c[t] for t in tasks]) for c in (keys.base, limits(keys)))
+    within = (placed @ np.array(keys.cost, np.float64) + base <= limit).all(axis=1)
+    stays = np.array([[at == task for at in keys.current] for task in tasks], np.float64)
+    moved = ((1 - (placed * stays).sum(axis=1)) * np.array(keys.size, np.float64)).sum(axis=1)
+    return int(moved[within].min()) if within.any() else None
 
 
 @cache

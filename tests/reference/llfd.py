@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 TOLERANCE = 1e-9
-PASSED = 4096
+PASSED = 1024
 
 
 @dataclass
@@ -370,11 +370,8 @@ class Assign:
         self.total[task] = sum(self.keys.cost[key] for key in some)
 
 
-def run(problem: Problem, psi: str, clean: int, share: float = 0) -> Placement:
-    """Run the three phases from the start, with the first `clean` entries sent home.
-
-    A share above 0 is that of a gentle run.
-    """
+def run(problem: Problem, psi: str, clean: int, gently: bool = False) -> Placement:
+    """Run the three phases from the start, with the first `clean` entries sent home."""
     keys, record = expand(problem)
     giants = find_giants(keys)
     where = find_start(keys, giants)
@@ -391,14 +388,14 @@ def run(problem: Problem, psi: str, clean: int, share: float = 0) -> Placement:
     giant_of = {task: key for key, task in giants}
     load, limit = loads(keys, where), limits(keys)
     takes = [task for task in keys.open_tasks() if task not in giant_of]
-    dear = share * max(limit[task] - load[task] for task in takes)
+    dear = max(limit[task] - load[task] for task in takes)
     for task in keys.tasks():
         leave: list[int] = []
         if task in giant_of:
             leave = leave_giant(keys, giant_of[task], on_task[task])
         elif load[task] > limit[task]:
             order = in_order(keys, psi, (key for key in on_task[task] if keys.cost[key] > 0))
-            if share:
+            if gently:
                 taken = prepare_gently(keys, record, order, load[task], limit[task], dear)
             else:
                 taken = prepare(keys, order, load[task], limit[task])

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from reference import llfd
-from reference.bound import lower_bound
+from reference.bound import least_migration, lower_bound
 from reference.llfd import (
     Placement,
     Problem,
@@ -20,7 +20,7 @@ from reference.llfd import (
 from reference.readj import readj
 from reference.search import lift, search
 
-SHARES = (1, 1 / 2, 1 / 4, 1 / 8)
+ENOUGH = 1.01  # times the lower bound on migration
 
 
 @dataclass
@@ -37,6 +37,7 @@ class Plan:
     budget_spent: bool
     giants: list[tuple[int, int]]  # (record, task)
     lower_bound: float
+    least_migration: int
 
 
 def plan(problem: Problem, algorithm: str, search_moves: int = 0, sigma: float = 0) -> Plan:
@@ -63,6 +64,7 @@ def plan(problem: Problem, algorithm: str, search_moves: int = 0, sigma: float =
         budget_spent=placement.budget_spent,
         giants=[(record[key], task) for key, task in placement.giants],
         lower_bound=lower_bound(keys),
+        least_migration=least_migration(keys),
     )
 
 
@@ -98,13 +100,13 @@ def simple(keys: Problem) -> Placement:
 
 
 def clean_until_it_fits(
-    problem: Problem, keys: Problem, clean: int, share: float
+    problem: Problem, keys: Problem, clean: int, gently: bool
 ) -> tuple[Placement, int]:
     """Return the first run by gamma whose table fits, or that of all entries, and its number."""
     entries = llfd.count_entries(problem)
     trials = 0
     while True:
-        placement = llfd.run(problem, "gamma", clean, share)
+        placement = llfd.run(problem, "gamma", clean, gently)
         trials += 1
         excess = 0
         if problem.max_table is not None:
@@ -115,7 +117,7 @@ def clean_until_it_fits(
 
 
 def mixed(problem: Problem, keys: Problem) -> Placement:
-    placement, clean = clean_until_it_fits(problem, keys, 0, 0)
+    placement, clean = clean_until_it_fits(problem, keys, 0, gently=False)
     if problem.max_table is not None and keys_away(keys, placement.where) > problem.max_table:
         return replace(llfd.run(problem, "cost", clean), trials=placement.trials + 1)
     return gently(problem, keys, placement, clean)
@@ -123,15 +125,15 @@ def mixed(problem: Problem, keys: Problem) -> Placement:
 
 def mixed_bf(problem: Problem, keys: Problem) -> Placement:
     runs = [llfd.run(problem, "gamma", n) for n in range(llfd.count_entries(problem) + 1)]
-    best = least_migration(keys, runs)
+    best = least_moving(keys, runs)
     if best is None:
         placement = mixed(problem, keys)
         return replace(placement, trials=placement.trials + len(runs))
-    # The kernel runs what it chose once more, here and below.
+    # The kernel runs what it chose once more.
     return gently(problem, keys, replace(runs[best], trials=len(runs) + 1), best)
 
 
-def least_migration(keys: Problem, runs: list[Placement]) -> int | None:
+def least_moving(keys: Problem, runs: list[Placement]) -> int | None:
     """Return the first run of least migration, of those with nothing stuck and the table right."""
     good = [
         (state_moved(keys, run.where), i)
@@ -144,14 +146,19 @@ def least_migration(keys: Problem, runs: list[Placement]) -> int | None:
 
 def gently(problem: Problem, keys: Problem, first: Placement, clean: int) -> Placement:
     """Return the best of a run and the gentle ones from as many entries on, or all useful ones."""
-    if state_moved(keys, first.where) == 0 and first.stuck == 0:
-        return first
     _, useful = llfd.cleaning(problem)
     counts = [clean, useful] if useful > clean else [clean]
+    bound = least_migration(keys)
     runs = [first]
-    runs += [clean_until_it_fits(problem, keys, n, s)[0] for n in counts for s in SHARES]
-    best = least_migration(keys, runs) or 0
-    return replace(runs[best], trials=sum(run.trials for run in runs) + 1)
+    for beta in dict.fromkeys([problem.beta, 1]):
+        for count in counts:
+            best = least_moving(keys, runs)
+            if best is not None and state_moved(keys, runs[best].where) <= ENOUGH * bound:
+                break
+            weighed = replace(problem, beta=beta)
+            runs.append(clean_until_it_fits(weighed, keys, count, gently=True)[0])
+    best = least_moving(keys, runs) or 0
+    return replace(runs[best], trials=sum(run.trials for run in runs))
 
 
 def breaks_table(keys: Problem, away_before: int, away_after: int) -> bool:
