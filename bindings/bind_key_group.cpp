@@ -21,12 +21,16 @@ void bind_key_group(py::module_& m) {
   py::class_<GroupReport> report(m, "GroupReport");
   bind_value<GroupReport>(report);
   report
-      .def(py::init([](TaskId task, std::int64_t degree, double load, double greatest,
+      .def(py::init([](TaskId task, std::int64_t version, std::uint64_t fingerprint,
+                       std::int64_t degree, double background, double load, double greatest,
                        const Array<TaskId>& home, const Array<double>& cost,
                        const Array<StateSize>& size, const Array<std::uint32_t>& count,
                        const Array<Key>& id) {
              return GroupReport{task,
+                                version,
+                                fingerprint,
                                 degree,
+                                background,
                                 load,
                                 greatest,
                                 vector_of(home),
@@ -35,10 +39,13 @@ void bind_key_group(py::module_& m) {
                                 vector_of(count),
                                 vector_of(id)};
            }),
-           "task"_a, "degree"_a, "load"_a, "greatest"_a, "home"_a, "cost"_a, "size"_a, "count"_a,
-           "id"_a)
+           "task"_a, "version"_a, "fingerprint"_a, "degree"_a, "background"_a, "load"_a,
+           "greatest"_a, "home"_a, "cost"_a, "size"_a, "count"_a, "id"_a)
       .def_readonly("task", &GroupReport::task)
+      .def_readonly("version", &GroupReport::version)
+      .def_readonly("fingerprint", &GroupReport::fingerprint)
       .def_readonly("degree", &GroupReport::degree)
+      .def_readonly("background", &GroupReport::background)
       .def_readonly("load", &GroupReport::load)
       .def_readonly("greatest", &GroupReport::greatest)
       .def_property_readonly("home", column(&GroupReport::home))

@@ -71,6 +71,7 @@ void bind_plan(py::module_& m) {
       .def_readonly("state_total", &Plan::state_total)
       .def_readonly("least_migration", &Plan::least_migration)
       .def_readonly("fixed_entries", &Plan::fixed_entries)
+      .def_readonly("pinned_moves", &Plan::pinned_moves)
       .def_readonly("stuck", &Plan::stuck)
       .def_readonly("trials", &Plan::trials)
       .def_readonly("groups", &Plan::groups)
@@ -89,6 +90,12 @@ void bind_plan(py::module_& m) {
       .def_property_readonly("ids",
                              [](const py::object& self) {
                                return readonly(self.cast<const InputBox&>().input.ids(), self);
+                             })
+      .def_property_readonly("named",
+                             [](const InputBox& self) {
+                               const Kinds& kinds = self.input.kinds();
+                               return self.input.ids().empty() ||
+                                      (!kinds.empty() && kinds[0] != Kind::identity);
                              })
       .def("values",
            [](const InputBox& self) {

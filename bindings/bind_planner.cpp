@@ -99,12 +99,13 @@ void bind_planner(py::module_& m) {
         py::list giants;
         for (const Giant& giant : placed.giants)
           giants.append(py::make_tuple(giant.record, giant.task));
-        return py::dict(
-            "record"_a = copied(records), "count"_a = copied(counts), "target"_a = copied(targets),
-            "load"_a = copied(placed.load), "table_size"_a = keys_away(p, placed),
-            "migration"_a = state_moved(p, placed), "stuck"_a = placed.stuck,
-            "trials"_a = placed.trials, "table_full"_a = placed.table_full,
-            "budget_spent"_a = placed.budget_spent, "giants"_a = giants, "lower_bound"_a = bound, "least_migration"_a = least);
+        return py::dict("record"_a = copied(records), "count"_a = copied(counts),
+                        "target"_a = copied(targets), "load"_a = copied(placed.load),
+                        "table_size"_a = keys_away(p, placed),
+                        "migration"_a = state_moved(p, placed), "stuck"_a = placed.stuck,
+                        "trials"_a = placed.trials, "table_full"_a = placed.table_full,
+                        "budget_spent"_a = placed.budget_spent, "giants"_a = giants,
+                        "lower_bound"_a = bound, "least_migration"_a = least);
       },
       "capacity"_a, "base"_a, "open"_a, "id"_a, "cost"_a, "size"_a, "current"_a, "home"_a,
       "count"_a, "max_imbalance"_a, "beta"_a, "max_table"_a, "max_migration"_a, "algorithm"_a,

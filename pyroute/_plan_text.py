@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyroute.keys import as_core
+from pyroute.keys import Keys, as_core
 
 if TYPE_CHECKING:
     from pyroute.plan import Plan
@@ -71,18 +71,27 @@ def _loads(plan: Plan) -> list[str]:
 
 def explain(plan: Plan, value: Any) -> str:
     """Cost of a key, where it goes, and by which rule."""
-    key = as_core([value], "value").ids[0]
+    key = _identity(plan, value)
     moves = np.flatnonzero(plan.migrations.ids == key).tolist()
     lines = [repr(value), *_cost(plan, key)]
     lines += [_move(plan, at) for at in moves]
     for name, task, cost in plan.giants:
-        if as_core([name], "value").ids[0] == key:
+        if _identity(plan, name) == key:
             limit = plan.facts.limit
             lines.append(
                 f"dearer than a task may be loaded ({cost:g} > {limit:g}): alone on {task}"
             )
     lines.append(("then " if moves else "") + _place(plan, int(key), value))
     return "\n  ".join(lines)
+
+
+def _identity(plan: Plan, value: Any) -> np.uint64:
+    """The id of a value; of a plan that knows ids alone, an integer is one."""
+    if not plan.facts.named and isinstance(value, int | np.integer):
+        return np.uint64(value)
+    if isinstance(value, Keys):
+        return value.ids[0]  # type: ignore[no-any-return]
+    return as_core([value], "value").ids[0]  # type: ignore[no-any-return]
 
 
 def _cost(plan: Plan, key: np.uint64) -> list[str]:
@@ -112,7 +121,7 @@ def _move(plan: Plan, at: int) -> str:
     elif before[i] > limit * (1 + _TOLERANCE):
         why = f"task {source} had a load of {before[i]:g}, and {limit:g} is allowed"
     else:
-        why = f"task {source} gave it up for a dearer key"
+        why = f"task {source} was not overloaded: a pin, the search, or room for a dearer key"
     return (
         f"moves from task {source} (load {before[i]:g} -> {after[i]:g}) to task {target}"
         f" (load {before[j]:g} -> {after[j]:g}) with {in_bytes(int(moves.state_sizes[at]))}: {why}"
@@ -127,4 +136,6 @@ def _place(plan: Plan, key: int, value: Any) -> str:
     if key in splits:
         return f"split over tasks {', '.join(map(str, splits[key]))}"
     home = plan.home or (plan.router.home if plan.router is not None else None)
-    return "at its home" if home is None else f"at its home, task {int(home.homes([value])[0])}"
+    if home is None or not plan.facts.named:
+        return "at its home"
+    return f"at its home, task {int(home.homes([value])[0])}"

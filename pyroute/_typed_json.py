@@ -62,14 +62,29 @@ def decode(typed: Any) -> Any:
         if kind == "b":
             return base64.b64decode(value, validate=True)
         if kind == "d":
-            return np.datetime64(_number(value, -(1 << 63) + 1, 1 << 63), "D")
+            return _date(_number(value, -(1 << 63) + 1, 1 << 63))
         if kind == "t":
-            return np.datetime64(_number(value, -(1 << 63) + 1, 1 << 63), "us")
+            return _timestamp(_number(value, -(1 << 63) + 1, 1 << 63))
         if kind == "tuple" and value:
             return tuple(decode(part) for part in value)
     except (KeyError, TypeError, ValueError, binascii.Error, RecursionError) as error:
         raise FormatError(f"key: expected a typed value, got {str(typed)[:60]}") from error
     raise FormatError(f"key: expected a typed value, got {str(typed)[:60]}")
+
+
+def _date(days: int) -> datetime.date | np.datetime64:
+    """As kernels name it: NumPy's where Python has none."""
+    try:
+        return _EPOCH.date() + datetime.timedelta(days)
+    except OverflowError:
+        return np.datetime64(days, "D")
+
+
+def _timestamp(microseconds: int) -> datetime.datetime | np.datetime64:
+    try:
+        return _EPOCH + datetime.timedelta(microseconds=microseconds)
+    except OverflowError:
+        return np.datetime64(microseconds, "us")
 
 
 def encode_id(identity: int) -> dict[str, Any]:

@@ -22,7 +22,7 @@ made.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,7 @@ from pyroute.key_stats import Snapshot
 from pyroute.keys import as_core
 from pyroute.plan import Exceptions, Facts, Migrations, Named, Plan, State
 from pyroute.rebalance import _capacities, _degree, _native, _options, rebalance
+from pyroute.ring import Ring
 from pyroute.router import Router
 
 
@@ -112,6 +113,11 @@ class KeyGroups:
             raise ValueError(f"task: expected one of the router, got {task}")
         if router.splits:
             raise ValueError("router: expected one without splits, got some")
+        elsewhere = set(snapshot.background) - {task}
+        if elsewhere:
+            raise ValueError(
+                f"snapshot: expected background of task {task} alone, got {min(elsewhere)}"
+            )
         self._snapshot = snapshot
         values = snapshot.values
         routed = router.route(values)
@@ -137,7 +143,10 @@ class KeyGroups:
         self.report = GroupReport._wrap(
             _core.GroupReport(
                 task,
+                router.version,
+                router.fingerprint,
                 degree,
+                snapshot.background.get(task, 0.0),
                 float(costs.sum()),
                 float(costs.max()) if len(costs) else 0.0,
                 tasks[self._groups["home"]],
@@ -180,6 +189,7 @@ class GroupPlan:
         reports: Sequence[GroupReport],
         answer: dict[str, Any],
         capacities: npt.NDArray[np.float64],
+        is_open: npt.NDArray[np.bool_],
         options: dict[str, Any],
         seconds: float,
     ) -> None:
@@ -187,6 +197,7 @@ class GroupPlan:
         self._reports = reports
         self._answer = answer
         self._capacities = capacities
+        self._open = is_open
         self._options = options
         self._seconds = seconds
         self.orders = self._orders()
@@ -222,6 +233,12 @@ class GroupPlan:
         if [pick.task for pick in picks] != [orders.task for orders in self.orders]:
             raise ValueError("picks: expected one of every task, got others")
         router, tasks = self._router, np.array(self._router.tasks, np.int32)
+        for pick, orders in zip(picks, self.orders, strict=True):
+            wanted = np.repeat(orders._core.target, orders._core.count)
+            if sorted(pick.targets.tolist()) != sorted(wanted.tolist()) or not (
+                len(pick.values) == len(pick.targets) == len(pick.costs) == len(pick.state_sizes)
+            ):
+                raise ValueError(f"picks: expected what task {pick.task} was ordered, got others")
         values = [value for pick in picks for value in pick.values]
         targets = np.concatenate([pick.targets for pick in picks])
         sources = np.repeat(tasks, [len(pick.values) for pick in picks])
@@ -237,29 +254,32 @@ class GroupPlan:
         names = list(table)
         order = np.argsort(as_core(names, "table").ids) if names else np.empty(0, np.int64)
         names = [names[i] for i in order.tolist()]
-        before = np.array([report._core.load for report in self._reports])
+        before = np.array([r._core.load + r._core.background for r in self._reports])
         after = before.copy()
         np.subtract.at(after, np.searchsorted(tasks, sources), costs)
         np.add.at(after, np.searchsorted(tasks, targets), costs)
-        mean = float(before.sum() / len(tasks))
+        is_open = self._open
+        mean = float(before[is_open].sum() / is_open.sum())
         greatest = max(report._core.greatest for report in self._reports)
         old = router.table
         none = Named(np.empty(0, np.uint64), list)
         facts = Facts(
             tasks=tasks,
-            open=np.ones(len(tasks), np.uint8),
+            open=is_open.astype(np.uint8),
             capacities=self._capacities,
             loads_before=before,
             loads_after=after,
             estimated_loads=self.estimated_loads,
             mean=mean,
             limit=(1 + self._options["max_imbalance"]) * mean,
-            lower_bound=max(mean, greatest / float(self._capacities.max())) * (1 - 1e-12),
+            lower_bound=max(mean, greatest / float(self._capacities[is_open].max())) * (1 - 1e-12),
             least_migration=0,
             state_total=int(sum((r._core.size * r._core.count).sum() for r in self._reports)),
             trials=self._answer["trials"],
             groups=sum(len(report) for report in self._reports),
             giants=[],
+            named=True,
+            pinned_moves=0,
             seconds=self._seconds,
             group_seconds=0.0,
             interval=0,
@@ -315,41 +335,43 @@ def plan_groups(reports: Iterable[GroupReport], router: Router, **options: Any) 
         if name not in known:
             raise TypeError(f"options: expected those of rebalance on groups, got {name}")
     wishes = {**known, **options}
-    capacities = _capacities(
-        wishes.pop("capacities"), router.home, np.array(router.tasks, np.int32)
-    )
-    reports = sorted(reports, key=lambda report: report.task)
-    if [report.task for report in reports] != list(router.tasks):
-        raise ValueError(
-            f"reports: expected one of each of {len(router.tasks)} tasks,"
-            f" got {[report.task for report in reports]}"
-        )
-    degrees = {int(report._core.degree) for report in reports}
-    if len(degrees) > 1:
-        raise ValueError(f"reports: expected one degree, got {sorted(degrees)}")
-    checked = _options(**wishes, degree=degrees.pop(), mergeable=False, sigma=None)
-    native = _native(checked)
     tasks = np.array(router.tasks, np.int32)
-    capacities = capacities / capacities.mean()
+    given = wishes.pop("capacities")
+    capacities = _capacities(given, router.home, tasks)
+    reports = _checked(reports, router)
     cores = [report._core for report in reports]
+    checked = _options(**wishes, degree=cores[0].degree, mergeable=False, sigma=None)
+    native = _native(checked)
+    is_open = np.ones(len(tasks), bool)
+    if isinstance(router.home, Ring):
+        named = given if isinstance(given, Mapping) else ()
+        for i, (task, weight) in enumerate(router.home.weights.items()):
+            is_open[i] = weight > 0 or task in named
+    capacities = capacities / capacities[is_open].mean()
     homes = np.concatenate([core.home for core in cores])
-    unknown = homes[~np.isin(homes, tasks)]
-    if len(unknown):
-        raise ValueError(f"reports: expected homes of the router, got task {unknown[0]}")
+    columns = {
+        name: np.concatenate([getattr(core, name) for core in cores])
+        for name in ("id", "cost", "size", "count")
+    }
+    current = np.repeat(tasks, [len(report) for report in reports])
+    most = native["max_table"]
+    if most >= 0:  # keys of the table that no task reported keep their entries
+        reported = int(columns["count"][homes != current].sum())
+        most = max(0, most - max(0, len(router.table) - reported))
     started = time.perf_counter()
     answer = _core.solve(
         capacities,
-        np.zeros(len(tasks)),
-        np.ones(len(tasks), np.uint8),
-        np.concatenate([core.id for core in cores]),
-        np.concatenate([core.cost for core in cores]),
-        np.concatenate([core.size for core in cores]),
-        np.repeat(np.arange(len(tasks), dtype=np.int32), [len(report) for report in reports]),
+        np.array([core.background for core in cores]),
+        is_open.astype(np.uint8),
+        columns["id"],
+        columns["cost"],
+        columns["size"],
+        np.searchsorted(tasks, current).astype(np.int32),
         np.searchsorted(tasks, homes).astype(np.int32),
-        np.concatenate([core.count for core in cores]),
+        columns["count"],
         native["max_imbalance"],
         native["beta"],
-        native["max_table"],
+        most,
         native["max_migration"],
         native["algorithm"],
         native["search_moves"],
@@ -357,4 +379,43 @@ def plan_groups(reports: Iterable[GroupReport], router: Router, **options: Any) 
         native["two_sided"],
     )
     seconds = time.perf_counter() - started
-    return GroupPlan(router, reports, answer, capacities, checked | {"drained": []}, seconds)
+    chosen = checked | {"drained": []}
+    return GroupPlan(router, reports, answer, capacities, is_open, chosen, seconds)
+
+
+def _checked(reports: Iterable[GroupReport], router: Router) -> list[GroupReport]:
+    """The reports in the order of their tasks, where they can be planned on together."""
+    reports = sorted(reports, key=lambda report: report.task)
+    if router.splits:
+        raise ValueError("router: expected one without splits, got some")
+    if [report.task for report in reports] != list(router.tasks):
+        raise ValueError(
+            f"reports: expected one of each of {len(router.tasks)} tasks,"
+            f" got {[report.task for report in reports]}"
+        )
+    if len({int(report._core.degree) for report in reports}) > 1:
+        raise ValueError("reports: expected one degree, got several")
+    keys = state = 0
+    cost = 0.0
+    for report in reports:
+        core = report._core
+        if (core.version, core.fingerprint) != (router.version, router.fingerprint):
+            raise ValueError(
+                f"reports: expected those under version {router.version} and fingerprint"
+                f" {router.fingerprint:016x}, got task {report.task} under {core.version} and"
+                f" {core.fingerprint:016x}"
+            )
+        unknown = core.home[~np.isin(core.home, router.tasks)]
+        if len(unknown):
+            raise ValueError(f"reports: expected homes of the router, got task {unknown[0]}")
+        keys += int(core.count.sum())
+        state += sum(map(int.__mul__, core.size.tolist(), core.count.tolist()))
+        with np.errstate(over="ignore"):
+            cost += float((core.cost * core.count).sum()) + core.background
+    if keys >= 1 << 31:
+        raise ValueError(f"reports: expected fewer than 2^31 keys, got {keys}")
+    if state >= 1 << 63:
+        raise ValueError("reports: expected a total of state below 2^63, got more")
+    if not cost < 1e290:
+        raise ValueError(f"reports: expected a finite total of costs, got {cost}")
+    return reports

@@ -218,6 +218,8 @@ class Facts:
     trials: int
     groups: int
     giants: list[tuple[Any, int, float]]
+    named: bool
+    pinned_moves: int
     seconds: float
     group_seconds: float
     interval: int
@@ -225,7 +227,8 @@ class Facts:
 
     def to_json(self) -> dict[str, Any]:
         """As a document."""
-        giants = [[_typed_json.encode(value), task, cost] for value, task, cost in self.giants]
+        encode = _typed_json.encode if self.named else _typed_json.encode_id
+        giants = [[encode(value), task, cost] for value, task, cost in self.giants]
         return {
             field.name: value.tolist() if isinstance(value, np.ndarray) else value
             for field in fields(self)
@@ -247,6 +250,7 @@ class Facts:
         amounts = {name: real(document[name], name) for name in _AMOUNTS}
         if (
             len(tasks) == 0
+            or not (np.diff(tasks) > 0).all()
             or set(lengths.values()) != {len(tasks)}
             or not all(np.isfinite(column).all() for column in reals.values())
             or not (reals["capacities"] > 0).all()
@@ -255,10 +259,14 @@ class Facts:
             or not all(math.isfinite(amount) for amount in amounts.values())
         ):
             raise _core.FormatError("facts: expected one of each for every task, got others")
+        named = document["named"]
+        if not isinstance(named, bool):
+            raise _core.FormatError("named: expected true or false, got another")
         plain: dict[str, Any] = {**reals, **amounts}
         plain |= {name: count(document[name], name) for name in _COUNTS}
         options = dict(document["options"])
-        real(options["max_imbalance"], "max_imbalance")
+        if not real(options["max_imbalance"], "max_imbalance") >= 0:
+            raise _core.FormatError("max_imbalance: expected 0 or more, got another")
         for name in ("max_table", "max_migration"):
             if options[name] is not None:
                 count(options[name], name)
@@ -268,16 +276,21 @@ class Facts:
             tasks=tasks,
             open=is_open.astype(np.uint8),
             giants=[
-                (_typed_json.decode(value), task_id(task, "giants"), real(cost, "giants"))
+                (
+                    _typed_json.decode(value) if named else _typed_json.decode_id(value),
+                    task_id(task, "giants"),
+                    real(cost, "giants"),
+                )
                 for value, task, cost in document["giants"]
             ],
+            named=named,
             options=options,
             **plain,
         )
 
 
 _AMOUNTS = ("mean", "limit", "lower_bound", "seconds", "group_seconds")
-_COUNTS = ("least_migration", "state_total", "trials", "groups", "interval")
+_COUNTS = ("least_migration", "pinned_moves", "state_total", "trials", "groups", "interval")
 
 
 @dataclass(frozen=True)
@@ -378,9 +391,18 @@ class Plan:
 
     @property
     def forced(self) -> bool:
-        """Whether keys leave tasks that are drained or removed: not a matter of balance alone."""
+        """Whether it does what balance did not ask for.
+
+        Keys leave tasks that are drained or removed, or go where a pin wants them, or the table was
+        larger than it may be.
+        """
         closed = self.facts.tasks[self.facts.open == 0]
-        return bool(np.isin(self.migrations.sources, closed).any())
+        most = self.options["max_table"]
+        return (
+            bool(np.isin(self.migrations.sources, closed).any())
+            or self.facts.pinned_moves > 0
+            or (most is not None and len(self.before.table) > most >= len(self.table))
+        )
 
     # what it costs and gains -----------------------------------------------------------------
 
@@ -493,10 +515,10 @@ class Plan:
         """Whether every constraint that was asked for holds."""
         options = self.options
         most, budget = options["max_table"], options["max_migration"]
-        least = (1 - options["max_imbalance"]) * self.mean if options.get("two_sided") else 0.0
+        least = (1 - options["max_imbalance"]) * self.mean * (1 - _TOLERANCE)
         return (
             self.level_after <= self.facts.limit * (1 + _TOLERANCE)
-            and self.levels_after.min() >= least * (1 - _TOLERANCE)
+            and (not options.get("two_sided") or bool(self.levels_after.min() >= least))
             and (most is None or len(self.table) <= most)
             and (budget is None or self.migration_cost <= budget)
         )
@@ -635,6 +657,13 @@ class Plan:
     def _from_document(cls, document: dict[str, Any]) -> Self:
         rows = document["migrations"]
         columns: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * 5
+        facts = Facts.from_json(document["facts"])
+        costs = numbers(columns[4], "migrations")
+        known = set(facts.tasks.tolist())
+        if not np.isfinite(costs).all() or not known.issuperset((*columns[1], *columns[2])):
+            raise _core.FormatError("migrations: expected tasks and costs of the plan, got others")
+        if not isinstance(document["reasons"], list):
+            raise _core.FormatError("reasons: expected a list, got another")
         return cls(
             before=State.from_json(document["before"]),
             after=State.from_json(document["after"]),
@@ -643,9 +672,9 @@ class Plan:
                 task_ids(columns[1], "migrations"),
                 task_ids(columns[2], "migrations"),
                 integers(columns[3], "migrations"),
-                numbers(columns[4], "migrations"),
+                costs,
             ),
-            facts=Facts.from_json(document["facts"]),
+            facts=facts,
             reasons=[str(reason) for reason in document["reasons"]],
             extra={key: value for key, value in document.items() if key not in _KNOWN},
         )

@@ -5,15 +5,15 @@
 >>> plan = rebalance(snapshot, Router(2))
 >>> plan.feasible, plan.loads_after.tolist()
 (False, [10.0, 90.0])
->>> plan.reasons[0]
-"key 'anna' costs 90, more than the 54 that a task may carry: it has task 1 to itself"
+>>> print(plan.reasons[0].partition(";")[0])
+key 'anna' costs 90, more than the 54 that a task may carry: it has task 1 to itself
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from pyroute import _core
 from pyroute._arrays import count, numbers, real, task_id, task_ids
 from pyroute.homes import EngineHome
 from pyroute.key_stats import Snapshot
-from pyroute.keys import as_core
+from pyroute.keys import Keys, as_core
 from pyroute.plan import Exceptions, Facts, Migrations, Named, Plan, State
 from pyroute.ring import Ring, Tasks
 from pyroute.router import Router
@@ -74,7 +74,8 @@ def rebalance(
         on keys.
     capacities
         Relative speed of tasks: `{task: capacity}` (others 1), or one for each task, ascending.
-        Without them the weights of the ring, where it has some.
+        Without them the weights of the ring. A task of weight 0 takes nothing, unless it is named
+        here.
     pins
         Keys that must be on a task: `{value: task}`.
     drained
@@ -158,6 +159,11 @@ def _plan(
     started = time.perf_counter()
     home = router.home
     after, closed = _drain(home if ring is None else ring, drained)
+    if isinstance(after, Ring):  # a weight of 0 stays empty, unless a capacity says otherwise
+        named = capacities if isinstance(capacities, Mapping) else ()
+        closed = sorted(
+            {*closed, *(t for t, w in after.weights.items() if w == 0 and t not in named)}
+        )
     tasks = np.union1d(task_ids(router.tasks, "tasks"), task_ids(after.tasks, "tasks"))
     is_open = np.isin(tasks, after.tasks) & ~np.isin(tasks, closed)
     stray = set(snapshot.background) - set(tasks.tolist())
@@ -211,7 +217,8 @@ def _drain(home: Ring | EngineHome, drained: Any) -> tuple[Ring | EngineHome, li
 def _homes(home: Ring | EngineHome, core: _core.PlanInput) -> npt.NDArray[np.int32]:
     if isinstance(home, Ring):
         return home._core.homes(_core.Keys.from_ids(core.ids))  # type: ignore[no-any-return]
-    return home.homes(core.values())
+    # An engine hashes values, and refuses keys that have none.
+    return home.homes(core.values() if core.named else Keys.from_ids(core.ids))
 
 
 def _pins(pins: Any, tasks: npt.NDArray[np.int32]) -> tuple[Any, npt.NDArray[np.int32]]:
@@ -278,8 +285,8 @@ def _options(
         if not isinstance(flag, bool):
             raise TypeError(f"{name}: expected True or False, got {type(flag).__name__}")
     theta = real(max_imbalance, "max_imbalance")
-    if not 0 <= theta < math.inf:
-        raise ValueError(f"max_imbalance: expected a finite number from 0 up, got {theta}")
+    if not 0 <= theta <= 1e9:
+        raise ValueError(f"max_imbalance: expected a number from 0 to 1e9, got {theta}")
     return {
         "algorithm": algorithm,
         "max_imbalance": theta,
@@ -348,6 +355,8 @@ def _wrap(
         trials=native.trials,
         groups=native.groups,
         giants=native.giants(),
+        named=named,
+        pinned_moves=native.pinned_moves,
         seconds=seconds - native.group_seconds,
         group_seconds=native.group_seconds,
         interval=snapshot.interval,
@@ -380,63 +389,76 @@ def _split_keys(values: list[Any], named: bool) -> Named:
 
 def _reasons(plan: Plan, native: _core.Plan) -> list[str]:
     """What keeps the plan from being better."""
-    options, limit = plan.options, native.limit
-    out = []
-    advice = "" if options["mergeable"] else "; mergeable work could be split"
+    return [*_of_giants(plan), *_of_bounds(plan, native), *_of_tasks(plan)]
+
+
+def _of_giants(plan: Plan) -> Iterator[str]:
+    limit = plan.facts.limit
+    advice = "" if plan.options["mergeable"] else "; mergeable work could be split"
+    background = plan.snapshot.background if plan.snapshot is not None else {}
     for value, task, cost in plan.giants:
-        out.append(
+        load = plan.loads_after[plan.tasks.index(task)]
+        alone = load <= (cost + background.get(task, 0.0)) * (1 + _TOLERANCE)
+        where = f"has task {task} to itself" if alone else f"is on task {task}"
+        yield (
             f"key {value!r} costs {cost:g}, more than the {limit:g} that a task may carry:"
-            f" it has task {task} to itself{advice}"
+            f" it {where}{advice}"
         )
+
+
+def _of_bounds(plan: Plan, native: _core.Plan) -> Iterator[str]:
+    options, limit = plan.options, plan.facts.limit
     over = plan.level_after > limit * (1 + _TOLERANCE)
     most, budget = options["max_table"], options["max_migration"]
+    said = bool(plan.giants)
     if native.table_full:
-        out.append(
-            f"max_table: {most} keys may be away from their home, and more would have to be"
+        said = True
+        yield (
+            f"max_table: with {most} keys away from their home no better plan was found"
             if len(plan.table) <= most
             else f"max_table: {len(plan.table)} keys have to be away from a home that is closed"
         )
     if native.budget_spent or (budget is not None and plan.migration_cost > budget):
-        out.append(
-            f"max_migration: {budget} bytes may move, and more would have to"
+        said = True
+        yield (
+            f"max_migration: with {budget} bytes that move no better plan was found"
             if plan.migration_cost <= budget
             else f"max_migration: {plan.migration_cost} bytes have to leave closed tasks, or go"
             " where pins and the bound on the table want them"
         )
-    if over and native.stuck:
-        out.append(
-            f"max_imbalance: {native.stuck} keys fit on no task within {limit:g};"
-            " search_moves may find room"
-        )
-    if over and plan.lower_bound > limit * (1 + _TOLERANCE):
-        out.append(
+    if not over:
+        return
+    if plan.lower_bound > limit * (1 + _TOLERANCE):
+        yield (
             f"max_imbalance: no plan has a greatest load below {plan.lower_bound:g},"
             f" and {limit:g} is allowed"
         )
-    if over and options["degree"] is not None:
+    elif options["degree"] is not None and not said and not native.stuck:
         worst = (plan.loads_after / np.maximum(plan.estimated_loads, 1e-300)).max() - 1
-        out.append(f"degree: loads are up to {worst:.3%} above what the key groups said")
-    if over and not out:
-        out.append(
+        yield f"degree: loads are up to {worst:.3%} above what the key groups said"
+    elif not said or native.stuck:
+        yield (
             f"max_imbalance: no placement within {limit:g} was found, the best has"
             f" {plan.level_after:g}; search_moves may find a better one"
         )
-    if options["two_sided"] and plan.two_sided_imbalance > options["max_imbalance"] + _TOLERANCE:
-        levels = plan.levels_after
-        if levels.min() < (1 - options["max_imbalance"]) * plan.mean * (1 - _TOLERANCE):
-            out.append(
-                f"two_sided: a task carries {levels.min():g}, and no key, table entry or byte is"
-                " left that could lift it"
-            )
-    left = plan.loads_after[(native.open == 0) & (plan.loads_after > 0)]
+
+
+def _of_tasks(plan: Plan) -> Iterator[str]:
+    options, levels = plan.options, plan.levels_after
+    least = (1 - options["max_imbalance"]) * plan.mean * (1 - _TOLERANCE)
+    if options["two_sided"] and levels.min() < least:
+        yield (
+            f"two_sided: a task carries {levels.min():g}, and no key, table entry or byte is left"
+            " that could lift it"
+        )
+    left = plan.loads_after[(plan.facts.open == 0) & (plan.loads_after > 0)]
     if len(left):
-        out.append(f"drained: background load of {left.sum():g} is on tasks that are closed")
+        yield f"drained: background load of {left.sum():g} is on tasks that are closed"
     if len(options["drained"]) and plan.home is None and _engine(plan):
-        out.append(
+        yield (
             "drained: the home is an engine's and stays, so keys that were not seen still go to"
             f" tasks {options['drained']}"
         )
-    return out
 
 
 def _engine(plan: Plan) -> bool:

@@ -95,9 +95,9 @@ def figure_15(scale: Scale) -> Figure:
         " state that has to leave the tasks over the new limit, keys cut in parts (fractional"
         " knapsack), or, where the table is bounded and that is more, the least state of as many"
         " keys as are away from their new home beyond the bound: no plan moves less than either."
-        " Both together may need more, and where the table was full before, they do. 'Ring' is the state of the keys whose home changes, which"
-        " moves where there is no plan. Readj at its best parameter, and the time of that run"
-        " alone."
+        " Both together may need more, and where the table was full before, they do. 'Ring' is the"
+        " state of the keys whose home changes, which moves where there is no plan. Readj at its"
+        " best parameter, and the time of that run alone."
     )
     table = section.table(
         "stream",

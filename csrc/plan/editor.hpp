@@ -10,10 +10,7 @@ class Editor {
  public:
   // Both must outlive it.
   Editor(const Problem& problem, Placement& placement)
-      : p_(problem),
-        out_(placement),
-        away_(placement.away),
-        migration_(placement.migration) {
+      : p_(problem), out_(placement), away_(placement.away), migration_(placement.migration) {
     if (away_ < 0) away_ = keys_away(problem, placement);
     if (migration_ < 0) migration_ = state_moved(problem, placement);
   }

@@ -16,12 +16,15 @@ std::uint32_t read_count(Reader& from, const char* name) {
 
 }  // namespace
 
-//   task varint, degree varint, load f64, greatest f64, number of groups varint, each: home varint,
-//   cost f64, size varint, count varint, id u64
+//   task varint, version varint, fingerprint u64, degree varint, background f64, load f64, greatest
+//   f64, number of groups varint, each: home varint, cost f64, size varint, count varint, id u64
 std::string GroupReport::to_bytes() const {
   Writer to(Kernel::group_report, 1);
   to.varint(static_cast<std::uint64_t>(task));
+  to.varint(static_cast<std::uint64_t>(version));
+  to.u64(fingerprint);
   to.varint(static_cast<std::uint64_t>(degree));
+  to.f64(background);
   to.f64(load);
   to.f64(greatest);
   to.varint(id.size());
@@ -39,9 +42,12 @@ GroupReport GroupReport::from_bytes(std::string_view data) {
   Reader from(data, Kernel::group_report, 1);
   GroupReport out;
   out.task = read_task(from, "task");
+  out.version = static_cast<std::int64_t>(from.varint("version", kMaxCount));
+  out.fingerprint = from.u64();
   out.degree = static_cast<std::int64_t>(from.varint("degree", std::uint64_t{1} << 30));
   Reader::check(std::has_single_bit(static_cast<std::uint64_t>(out.degree)), "degree",
                 "a power of two");
+  out.background = from.amount("background");
   out.load = from.amount("load");
   out.greatest = from.amount("greatest");
   const std::size_t groups = from.count("groups", 19);

@@ -79,7 +79,11 @@ struct Llfd::State {
   StateSize migration = 0;
 
   State(const Problem& problem, Psi order, double weight)
-      : p(problem), psi(order), beta(weight), grouped(!problem.count.empty()), limit(limits(problem)) {
+      : p(problem),
+        psi(order),
+        beta(weight),
+        grouped(!problem.count.empty()),
+        limit(limits(problem)) {
     by_psi.resize(p.tasks());
     by_cost.resize(p.tasks());
     arrivals.resize(p.tasks());
@@ -218,7 +222,7 @@ struct Llfd::State {
     for (Position t = 0; t < std::ssize(p.capacity); ++t) {
       if (!takes(t)) continue;
       const double room = p.capacity[index(t)];
-      const double most = best == kNowhere ? 0 : p.capacity[index(best)];
+      const double most = best == kNowhere ? -1 : p.capacity[index(best)];
       if (room > most || (room == most && rest[index(t)] / room < rest[index(best)] / most))
         best = t;
     }
@@ -372,8 +376,9 @@ struct Llfd::State {
   void clear_for(const Giant& giant) {
     const std::size_t t = index(giant.task);
     const Cost tolerated = p.max_imbalance * p.cost[giant.record];
-    std::int64_t least = p.max_table < 0 ? std::numeric_limits<std::int64_t>::max()
-                                         : p.max_table / std::ssize(p.capacity);
+    std::int64_t least =
+        p.max_table < 0 ? std::numeric_limits<std::int64_t>::max()
+                        : std::max<std::int64_t>(p.max_table - start_away, 0) / std::ssize(giants);
     Cost rest = 0;
     std::vector<Ranked> others;
     list_members();

@@ -7,10 +7,11 @@
 //            away the one of greatest capacity, then of the least level as things are without this
 //            key and the giants before it, then smallest. At most open tasks - 1 keys are giants,
 //            the rest are plain keys. A task given away takes no other key. What else is on it
-//            leaves in phase II, dearest first (ties: smaller id), until at least max_table / tasks
-//            keys (all tasks counted, rounded down) have left (all, where the table has no bound)
-//            and what stays costs at most max_imbalance * the giant's cost; keys that cost nothing
-//            stay.
+//            leaves in phase II, dearest first (ties: smaller id), until as many keys as the
+//            table has room for at the start (max_table - keys whose start is not their home, not
+//            below 0, divided by the number of giants and rounded down) have left (all, where the
+//            table has no bound) and what stays costs at most max_imbalance * the giant's cost;
+//            keys that cost nothing stay.
 //   start    A key starts where it is (current). From a task that is not open it starts at its home
 //            where that is open and not given away, else it is a candidate of phase III at once.
 // Phase I    (cleaning) sends some entries home. An entry is a key whose start is not its home,

@@ -68,8 +68,13 @@ PlanInput::PlanInput(const Snapshot& snapshot, const RoutingTable& table,
   if (missing == 0) return;
   more_ids_.reserve(ids.size() + missing);
   more_ids_.assign(ids.begin(), ids.end());
-  const auto position = [](std::span<const Key> in, Key id) {
-    return static_cast<std::size_t>(std::find(in.begin(), in.end(), id) - in.begin());
+  std::vector<std::size_t> pin_order(pin_ids.size());
+  std::iota(pin_order.begin(), pin_order.end(), std::size_t{0});
+  std::sort(pin_order.begin(), pin_order.end(),
+            [&](std::size_t a, std::size_t b) { return pin_ids[a] < pin_ids[b]; });
+  const auto pin_of = [&](Key id) {
+    return *std::lower_bound(pin_order.begin(), pin_order.end(), id,
+                             [&](std::size_t at, Key key) { return pin_ids[at] < key; });
   };
   for (Special& special : specials_) {
     if (special.row != kNone) continue;
@@ -83,7 +88,7 @@ PlanInput::PlanInput(const Snapshot& snapshot, const RoutingTable& table,
       more_names_.push_back(
           split_names.encoded(static_cast<std::size_t>(special.split), special.id));
     } else {
-      more_names_.push_back(pin_names.encoded(position(pin_ids, special.id), special.id));
+      more_names_.push_back(pin_names.encoded(pin_of(special.id), special.id));
     }
   }
 }
@@ -166,8 +171,14 @@ class Maker {
         open += 1;
         capacity += options_.capacities[t];
       }
-    for (std::size_t t = 0; t < tasks; ++t)
+    for (std::size_t t = 0; t < tasks; ++t) {
       out_.capacities.push_back(options_.capacities[t] * (open / capacity));
+      // Beyond that, loads and limits would be lost in rounding.
+      if (!(out_.capacities[t] >= 1e-9 && out_.capacities[t] <= 1e9))
+        throw std::invalid_argument(
+            "capacities: expected each within a factor of 1e9 of their mean, got " +
+            std::to_string(options_.capacities[t]) + " for task " + std::to_string(out_.tasks[t]));
+    }
     p_.capacity = out_.capacities;
     p_.open = options_.open;
     p_.max_imbalance = options_.max_imbalance;
@@ -185,7 +196,7 @@ class Maker {
     }
     for (std::size_t t = 0; t < tasks; ++t) all += p_.open[t] != 0 ? base_[t] : 0;
     // Loads are sums of these, so all of them are finite, a few times over.
-    if (!(all < std::numeric_limits<double>::max() / 16))
+    if (!(all * (1 + options_.max_imbalance) < std::numeric_limits<double>::max() * 1e-12))
       throw std::invalid_argument("costs: expected a finite total, got more than a double holds");
     out_.mean = all / open;
     out_.limit = (1 + options_.max_imbalance) * out_.mean;
@@ -320,9 +331,14 @@ class Maker {
   }
   [[nodiscard]] std::size_t wanted_owners(const Shared& key) const {
     const double cost = in_.cost(key.row);
-    if (!options_.mergeable) return std::min(open_, key.before.size());
-    if (!(cost > most_)) return 1;
-    return std::min(open_, static_cast<std::size_t>(std::ceil(cost / most_)));
+    const std::size_t has = std::min(open_, key.before.size());
+    const auto needs =
+        std::min(open_, static_cast<std::size_t>(std::max(1.0, std::ceil(cost / most_))));
+    // Joining moves state: it waits until the key is well below what one task may carry, and is
+    // left alone where the state that moves is bounded.
+    const bool keep =
+        has > 1 && has >= needs && (cost > 0.8 * most_ || options_.max_migration >= 0);
+    return keep || !options_.mergeable ? has : needs;
   }
 
   // Chooses the owners of the split keys; what the tasks carry of them and of what is fixed.
@@ -344,15 +360,18 @@ class Maker {
       };
       for (const Position t : key->before)
         if (p_.open[index(t)] != 0 && key->after.size() < owners) key->after.push_back(t);
-      while (key->after.size() < owners) {
-        Position best = kNowhere;
-        for (Position t = 0; t < std::ssize(p_.capacity); ++t)
-          if (p_.open[index(t)] != 0 && !is_owner(t) &&
-              (best == kNowhere || load[index(t)] / p_.capacity[index(t)] <
-                                       load[index(best)] / p_.capacity[index(best)]))
-            best = t;
-        key->after.push_back(best);
-      }
+      std::vector<Position> others;
+      for (Position t = 0; t < std::ssize(p_.capacity); ++t)
+        if (p_.open[index(t)] != 0 && !is_owner(t)) others.push_back(t);
+      const std::size_t missing = owners - key->after.size();
+      std::partial_sort(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(missing),
+                        others.end(), [&](Position x, Position y) {
+                          const double of_x = load[index(x)] / p_.capacity[index(x)];
+                          const double of_y = load[index(y)] / p_.capacity[index(y)];
+                          return of_x != of_y ? of_x < of_y : x < y;
+                        });
+      key->after.insert(key->after.end(), others.begin(),
+                        others.begin() + static_cast<std::ptrdiff_t>(missing));
       const Cost share = in_.cost(key->row) / static_cast<double>(owners);
       for (const Position t : key->after) {
         base[index(t)] += share;
@@ -381,12 +400,17 @@ class Maker {
         placed_ = std::move(placed);
         out_.estimated_loads = std::move(estimated);
         kept_ = shared_;
+        base_of_kept_ = p_.base;
         out_.lower_bound = bound();
       }
       if (within || !short_of || !options_.mergeable || !widen()) break;
     }
     shared_ = kept_;
-    out_.loads_after = placed_.load;
+    // From the placement alone: no rounding of a long history of moves.
+    p_.base = base_of_kept_;
+    out_.loads_after = p_.base;
+    for (std::size_t r = 0; r < p_.records(); ++r)
+      out_.loads_after[index(placed_.where[r])] += p_.cost[r];
     out_.stuck = placed_.stuck;
     out_.trials = placed_.trials;
     out_.table_full = placed_.table_full;
@@ -404,7 +428,7 @@ class Maker {
       if (p_.open[t] != 0) bound = std::max(bound, base_[t] / p_.capacity[t]);
     return bound * (1 - 1e-12);
   }
-  // One more owner for the key of the greatest share; false where none can have one.
+  // A quarter more owners for the key of the greatest share; false where none can have one.
   bool widen() {
     Shared* widest = nullptr;
     double greatest = 0;
@@ -417,7 +441,8 @@ class Maker {
       }
     }
     if (widest == nullptr) return false;
-    widest->after.resize(widest->after.size() + 1);
+    const std::size_t owners = widest->after.size();
+    widest->after.resize(std::min(open_, owners + std::max<std::size_t>(1, owners / 4)));
     return true;
   }
 
@@ -446,9 +471,12 @@ class Maker {
     std::vector<Move> moves;
     std::vector<std::size_t> entries;  // rows that the table names
     std::vector<std::pair<std::size_t, Position>> targets = pinned_;
+    // By row, as sort_keys() listed them.
     const auto is_shared = [&](std::size_t row) {
-      return std::find_if(shared_.begin(), shared_.end(),
-                          [&](const Shared& key) { return key.row == row; });
+      const auto at =
+          std::lower_bound(shared_.begin(), shared_.end(), row,
+                           [](const Shared& key, std::size_t r) { return key.row < r; });
+      return at != shared_.end() && at->row == row ? at : shared_.end();
     };
     for (std::size_t r = 0; r < p_.records(); ++r) {
       const Position to = placed_.where[r];
@@ -458,6 +486,7 @@ class Maker {
       if (!shared_.empty())
         if (const auto key = is_shared(rows_[r]); key != shared_.end()) key->after = {to};
     }
+    for (const auto& [row, to] : pinned_) out_.pinned_moves += to != current_[row];
     for (const auto& [row, to] : pinned_)
       if (to != current_[row] && (shared_.empty() || is_shared(row) == shared_.end()))
         moves.push_back({row, current_[row], to, in_.size(row)});
@@ -533,7 +562,7 @@ class Maker {
   Problem p_;
   double most_ = 0;       // the greatest limit of a task
   std::size_t open_ = 0;  // open tasks
-  std::vector<Cost> base_;
+  std::vector<Cost> base_, base_of_kept_;
   std::vector<std::uint32_t> rows_;  // by record
   std::vector<Position> current_;    // by row
   StateSize fixed_migration_ = 0;    // of pinned keys

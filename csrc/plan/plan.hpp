@@ -9,9 +9,11 @@
 //                    cannot tell them apart
 //   split keys       load each of their d owners with cost / d. Where `mergeable`, a key dearer
 //                    than the greatest limit is split over the fewest tasks whose limit holds its
-//                    share, a split key that fits on one task is joined; while the plan is not
-//                    within its limits and was stuck or short of table, the key of the greatest
-//                    share gets one task more, at most 8 times, and the plan of the least greatest
+//                    share. One that is split stays so while its owners are enough and it costs
+//                    more than 0.8 of that limit, or max_migration is given; else it gets the
+//                    owners it needs, and is joined where that is one. While the plan is not within
+//                    its limits and was stuck or short of table, the key of the greatest share gets
+//                    a quarter more tasks, at most 8 times, and the plan of the least greatest
 //                    level is kept. Owners stay as far as they are open, in their order; what is
 //                    missing are the tasks of the least level. Else splits stay, but owners that
 //                    are not open are replaced.
@@ -132,7 +134,7 @@ struct Plan {
   double mean = 0, limit = 0, lower_bound = 0;  // levels; the limit of a task of capacity 1
   StateSize state_total = 0;
   StateSize least_migration = 0;  // lower bound, where the plan is within its limits
-  std::int64_t fixed_entries = 0, stuck = 0, trials = 0, groups = 0;
+  std::int64_t fixed_entries = 0, pinned_moves = 0, stuck = 0, trials = 0, groups = 0;
   bool table_full = false, budget_spent = false;
   double group_seconds = 0;  // spent on making groups
 };

@@ -172,6 +172,9 @@ void hold_table(const Problem& p, Placement& out) {
         return out.where[piece] != edit.home(piece) && p.open[index(edit.home(piece))] != 0;
       },
       [&](std::size_t a, std::size_t b) {
+        // Not to a giant's task, as long as there are others.
+        const bool of_a = edit.takes(edit.home(a)), of_b = edit.takes(edit.home(b));
+        if (of_a != of_b) return of_a;
         return edit.cost(a) != edit.cost(b) ? edit.cost(a) < edit.cost(b) : edit.before(a, b);
       });
   out.table_full = true;
@@ -180,6 +183,22 @@ void hold_table(const Problem& p, Placement& out) {
     const auto n = std::min<std::int64_t>(edit.away() - p.max_table, out.keys_of(piece));
     edit.move(piece, static_cast<std::uint32_t>(n), edit.home(piece));
   }
+}
+
+// Nothing moved, where nothing has to be; nothing where something has to.
+std::optional<Placement> stay(const Problem& p) {
+  Placement out;
+  out.where = p.current;
+  out.count = p.count;
+  out.record.resize(p.count.size());
+  std::iota(out.record.begin(), out.record.end(), 0u);
+  out.load = p.base;
+  for (std::size_t r = 0; r < p.records(); ++r) {
+    if (p.open[index(p.current[r])] == 0) return {};
+    out.load[index(p.current[r])] += p.cost[r] * p.keys_of(r);
+  }
+  if (p.max_table >= 0 && keys_away(p, out) > p.max_table) return {};
+  return out;
 }
 
 }  // namespace
@@ -284,6 +303,18 @@ Placement plan(const Problem& p, Algorithm algorithm, std::int64_t search_moves,
     }
   }
   hold_budget(p, out);
+  if (beyond) {
+    const double level = greatest_level(p, out.load);
+    std::optional<Placement> other;
+    if (level > limit_level(p)) other = stay(p);
+    if (other && greatest_level(p, other->load) < level * (1 - kTolerance)) {
+      other->trials = out.trials;
+      other->stuck = out.stuck;
+      other->table_full = out.table_full;
+      other->budget_spent = out.budget_spent;
+      out = std::move(*other);
+    }
+  }
   if (search_moves > 0) search(p, out, search_moves);
   if (p.two_sided) lift(p, out);
   return out;

@@ -24,7 +24,8 @@
 //              that task is open, not given away to a giant, within its limit with them, and the
 //              table does not grow beyond its bound. Giants stay.
 //   table      Where more keys are away from home than max_table, the cheapest of them whose
-//              home is open are sent home until the bound holds (table_full).
+//              home is open are sent home until the bound holds (table_full), those whose home was
+//              given away to a giant after all others.
 //   fallback   (mixed, mixed_bf) With keys stuck, `simple` with its table step is tried too and
 //              taken where its greatest level is lower by more than 1e-9 of it (F25); nothing is
 //              stuck then, and there are no giants.
@@ -34,6 +35,10 @@
 //              over; after all of them, for each one passed over, a moved key without state that is
 //              an entry and was none stays at its old task too, the cheapest first. This is
 //              repeated as long as the budget does not hold and something changes.
+//   stay       (mixed, mixed_bf) Where a level is still above the limit, and nothing has to move
+//              (every key is on an open task, and no more are away than max_table), everything
+//              stays if that has a lower greatest level, by more than 1e-9 of it; no task is given
+//              away then.
 //   search     search.hpp, within search_moves.
 //   lift       (two_sided) search.hpp.
 //

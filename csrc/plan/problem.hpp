@@ -137,6 +137,9 @@ struct Part {
 }
 
 // (1 + max_imbalance) * mean * capacity, the tolerance of `within` included.
+[[nodiscard]] inline double limit_level(const Problem& problem) {
+  return (1 + problem.max_imbalance) * mean_level(problem) * (1 + kTolerance);
+}
 [[nodiscard]] inline std::vector<double> limits(const Problem& problem) {
   const double mean = mean_level(problem);
   std::vector<double> out(problem.tasks());

@@ -64,12 +64,17 @@ class Searcher {
     for (const Position d : order) {
       if (d == e) continue;
       const auto& list = on(d);
-      // Ascending by cost, then id: the first of the greatest cost that is allowed.
+      // From the dearest cost down; of one cost, from the smallest id up.
       std::ptrdiff_t best = -1;
-      for (std::ptrdiff_t i = first_from(list, std::nextafter(ideal(d, e), kInfinity)); i-- > 0;) {
-        const std::uint32_t piece = list[static_cast<std::size_t>(i)];
-        if (best >= 0 && cost(piece) != cost(list[static_cast<std::size_t>(best)])) break;
-        if (edit_.allows(edit_.more_away(piece, e), edit_.more_migration(piece, e))) best = i;
+      for (std::ptrdiff_t end = first_from(list, std::nextafter(ideal(d, e), kInfinity));
+           end > 0 && best < 0;) {
+        const std::ptrdiff_t begin =
+            first_from(list, cost(list[static_cast<std::size_t>(end - 1)]));
+        for (std::ptrdiff_t i = begin; i < end && best < 0; ++i) {
+          const std::uint32_t piece = list[static_cast<std::size_t>(i)];
+          if (edit_.allows(edit_.more_away(piece, e), edit_.more_migration(piece, e))) best = i;
+        }
+        end = begin;
       }
       if (best < 0) continue;
       move(list[static_cast<std::size_t>(best)], d, e);

@@ -232,12 +232,12 @@ def in_order(keys: Problem, psi: str, some: Iterable[int]) -> list[int]:
     return sorted(some, key=lambda key: (-priority(keys, key), keys.id[key], key))
 
 
-def leave_giant(keys: Problem, giant: int, others: list[int]) -> list[int]:
-    """Return which of the others on the task of a giant leave it."""
+def leave_giant(keys: Problem, giant: int, others: list[int], quota: int | None) -> list[int]:
+    """Return which of the others on the task of a giant leave it, as many as the quota at least."""
     stays = sum(keys.cost[key] for key in others)
     left: list[int] = []
     for key in dearest_first(keys, others):
-        enough = keys.max_table is not None and len(left) >= keys.max_table // len(keys.capacity)
+        enough = quota is not None and len(left) >= quota
         if keys.cost[key] == 0 or (enough and stays <= keys.max_imbalance * keys.cost[giant]):
             break
         stays -= keys.cost[key]
@@ -375,6 +375,10 @@ def run(problem: Problem, psi: str, clean: int, gently: bool = False) -> Placeme
     keys, record = expand(problem)
     giants = find_giants(keys)
     where = find_start(keys, giants)
+    quota = None
+    if giants and keys.max_table is not None:
+        away = sum(at not in (None, home) for at, home in zip(where, keys.home, strict=True))
+        quota = max(0, keys.max_table - away) // len(giants)
     if clean:
         entries = find_entries(keys, where, giants)
         for key in order_entries(keys, record, where, entries)[0][:clean]:
@@ -392,7 +396,7 @@ def run(problem: Problem, psi: str, clean: int, gently: bool = False) -> Placeme
     for task in keys.tasks():
         leave: list[int] = []
         if task in giant_of:
-            leave = leave_giant(keys, giant_of[task], on_task[task])
+            leave = leave_giant(keys, giant_of[task], on_task[task], quota)
         elif load[task] > limit[task]:
             order = in_order(keys, psi, (key for key in on_task[task] if keys.cost[key] > 0))
             if gently:

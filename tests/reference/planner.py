@@ -49,6 +49,8 @@ def plan(problem: Problem, algorithm: str, search_moves: int = 0, sigma: float =
     if algorithm in ("mixed", "mixed_bf"):
         placement = fall_back(keys, placement)
     bound_migration(keys, placement)
+    if algorithm in ("mixed", "mixed_bf"):
+        placement = stay(keys, placement)
     search(keys, placement, search_moves)
     if problem.two_sided:
         lift(keys, placement)
@@ -197,6 +199,20 @@ def fall_back(keys: Problem, placement: Placement) -> Placement:
     return placement
 
 
+def stay(keys: Problem, placement: Placement) -> Placement:
+    """Stay: where the limits do not hold, everything stays if it may and that is better."""
+    level = greatest_level(keys, loads(keys, placement.where))
+    away = keys_away(keys, keys.current)
+    if (
+        level <= (1 + keys.max_imbalance) * llfd.mean_level(keys) * (1 + 1e-9)
+        or not all(keys.open[task] for task in keys.current)
+        or (keys.max_table is not None and away > keys.max_table)
+        or greatest_level(keys, loads(keys, keys.current)) >= level - 1e-9 * level
+    ):
+        return placement
+    return replace(placement, where=list(keys.current), giants=[])
+
+
 def bound_table(keys: Problem, placement: Placement) -> None:
     """Table: the cheapest keys go home until the bound holds."""
     where = placement.where
@@ -206,7 +222,16 @@ def bound_table(keys: Problem, placement: Placement) -> None:
     away = [
         key for key in keys.records() if where[key] != keys.home[key] and keys.open[keys.home[key]]
     ]
-    away.sort(key=lambda key: (keys.cost[key], keys.id[key], where[key], key))
+    given = placement.given()
+    away.sort(
+        key=lambda key: (
+            keys.home[key] in given,
+            keys.cost[key],
+            keys.id[key],
+            where[key],
+            key,
+        )
+    )
     for key in away[: max(0, excess)]:
         where[key] = keys.home[key]
     placement.table_full = excess > 0
