@@ -80,6 +80,7 @@ void bind_planner(py::module_& m) {
         StateSize least;
         {
           py::gil_scoped_release nogil;
+          p.mean = mean_level(p);
           placed = plan(p, algorithm_named(algorithm), search_moves, sigma);
           bound = lower_bound(p);
           least = least_migration(p);

@@ -344,6 +344,7 @@ class Maker {
   // Chooses the owners of the split keys; what the tasks carry of them and of what is fixed.
   std::vector<Cost> place_splits() {
     std::vector<Cost> base = base_, load = base_;
+    if (shared_.empty()) return base;
     for (std::size_t r = 0; r < p_.records(); ++r) load[index(p_.current[r])] += p_.cost[r];
     std::vector<Shared*> order;
     for (Shared& key : shared_)
@@ -388,13 +389,16 @@ class Maker {
     double least = 0;
     for (int attempt = 0; attempt <= kAttempts; ++attempt) {
       p_.base = place_splits();
+      p_.mean = -1;
+      p_.mean = mean_level(p_);
       std::vector<Cost> estimated;
       Placement placed = options_.degree > 0 ? on_groups(estimated) : on_keys();
       const double level = greatest_level(p_, placed.load);
       const bool within = level <= out_.limit * (1 + kTolerance);
       const bool short_of = placed.stuck > 0 || placed.table_full;
       if (!any || level < least) {
-        out_.least_migration = least_migration(p_) + fixed_migration_;
+        const bool known = options_.degree == 0 && placed.least >= 0;
+        out_.least_migration = (known ? placed.least : least_migration(p_)) + fixed_migration_;
         any = true;
         least = level;
         placed_ = std::move(placed);

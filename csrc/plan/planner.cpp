@@ -94,7 +94,8 @@ Placement gentlest(const Problem& p, Llfd& llfd, std::int64_t n) {
   StateSize least = llfd.migration();
   bool stuck = llfd.stuck() > 0;
   if (least == 0 && !stuck) return llfd.placement();
-  const double enough = 1.01 * static_cast<double>(least_migration(p));
+  const StateSize bound = least_migration(p);
+  const double enough = 1.01 * static_cast<double>(bound);
   const auto good = [&] { return !stuck && static_cast<double>(least) <= enough; };
   Placement best = llfd.placement();
   const auto try_from = [&](Llfd& with, std::int64_t first) {
@@ -114,6 +115,7 @@ Placement gentlest(const Problem& p, Llfd& llfd, std::int64_t n) {
     trials += by_ratio.trials();
   }
   best.trials = trials;
+  best.least = bound;
   return best;
 }
 

@@ -52,6 +52,8 @@ struct Problem {
   std::int64_t max_table = -1;      // keys away from their home that are allowed; -1: any number
   std::int64_t max_migration = -1;  // bytes of state that may move; -1: any number
 
+  double mean = -1;  // mean level, once it is known
+
   [[nodiscard]] std::size_t tasks() const noexcept { return capacity.size(); }
   [[nodiscard]] std::size_t records() const noexcept { return id.size(); }
   [[nodiscard]] std::uint32_t keys_of(std::size_t record) const noexcept {
@@ -80,6 +82,7 @@ struct Placement {
           // counts as one, so does each sigma of readj
   std::int64_t away = -1;     // keys away from their home; -1: not counted yet
   StateSize migration = -1;   // state moved; -1: not counted yet
+  StateSize least = -1;       // lower bound on it; -1: not needed yet
   bool table_full = false;    // more keys were to be away from home than the table may have
   bool budget_spent = false;  // more state was to move than the budget has
 
@@ -104,6 +107,7 @@ struct Part {
 };
 
 [[nodiscard]] inline double mean_level(const Problem& problem) {
+  if (problem.mean >= 0) return problem.mean;
   double load = 0, capacity = 0;
   for (std::size_t r = 0; r < problem.records(); ++r)
     load += problem.cost[r] * static_cast<double>(problem.keys_of(r));
