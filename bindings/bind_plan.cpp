@@ -70,7 +70,6 @@ void bind_plan(py::module_& m) {
       .def_readonly("lower_bound", &Plan::lower_bound)
       .def_readonly("state_total", &Plan::state_total)
       .def_readonly("least_migration", &Plan::least_migration)
-      .def_readonly("fixed_entries", &Plan::fixed_entries)
       .def_readonly("pinned_moves", &Plan::pinned_moves)
       .def_readonly("stuck", &Plan::stuck)
       .def_readonly("trials", &Plan::trials)

@@ -156,7 +156,10 @@ class Maker {
 
   Plan make() {
     set_tasks();
-    sort_keys();
+    locate();
+    fix_keys();
+    fill_problem();
+    set_bounds();
     settle();
     write_moves();
     return std::move(out_);
@@ -184,7 +187,6 @@ class Maker {
     p_.max_imbalance = options_.max_imbalance;
     p_.two_sided = options_.two_sided;
     p_.beta = options_.beta;
-    p_.max_migration = options_.max_migration;
     base_.assign(tasks, 0);
     for (const Load& load : in_.snapshot().background()) base_[index(at_(load.task))] += load.cost;
     out_.loads_before = base_;
@@ -205,75 +207,76 @@ class Maker {
     open_ = static_cast<std::size_t>(open);
   }
 
-  // Which keys the planner may move, which are fixed, and which have several owners.
-  void sort_keys() {
+  // Where every key is, and which have several owners.
+  void locate() {
     const std::size_t rows = in_.ids().size();
-    std::vector<std::uint8_t> fixed;
-    std::map<std::size_t, Shared> shared;
-    const auto mark = [&](std::size_t row) {
-      fixed.resize(rows);
-      fixed[row] = 1;
-    };
-    std::vector<Position> current(rows);
-    for (std::size_t row = 0; row < rows; ++row) current[row] = at_(homes_before_[row]);
+    current_.resize(rows);
+    for (std::size_t row = 0; row < rows; ++row) current_[row] = at_(homes_before_[row]);
     for (const PlanInput::Special& special : in_.specials()) {
-      if (special.tabled >= 0) current[special.row] = at_(special.tabled);
+      Position& at = current_[special.row];
+      if (special.tabled >= 0) at = at_(special.tabled);
       if (special.split < 0) continue;
       Shared key{special.row, {}, {}};
       for (const TaskId task : in_.splits()[static_cast<std::size_t>(special.split)].tasks)
         key.before.push_back(at_(task));
-      current[special.row] = key.before[0];
-      for (const Position owner : key.before)
-        if (p_.open[index(owner)] != 0) {
-          current[special.row] = owner;  // where it is joined, should it be
-          break;
-        }
-      shared.emplace(special.row, std::move(key));
+      const auto open = std::find_if(key.before.begin(), key.before.end(),
+                                     [&](Position t) { return p_.open[index(t)] != 0; });
+      at = open == key.before.end() ? key.before[0] : *open;  // where it is joined, should it be
+      by_row_.emplace(special.row, std::move(key));
     }
+    if (!options_.mergeable || open_ < 2) return;
+    for (std::size_t row = 0; row < in_.seen(); ++row)
+      if (in_.cost(row) > most_) by_row_.emplace(row, Shared{row, {current_[row]}, {}});
+  }
+
+  void fix(std::size_t row) {
+    fixed_.resize(in_.ids().size());
+    fixed_[row] = 1;
+  }
+  [[nodiscard]] bool is_fixed(std::size_t row) const { return !fixed_.empty() && fixed_[row] != 0; }
+
+  // Which keys the planner does not get: doubles, pinned keys, and those that are split.
+  void fix_keys() {
     // Two values of one id stay, all of them where the first is.
     std::map<Key, std::size_t> firsts;
     for (const std::size_t row : in_.snapshot().doubles()) firsts.emplace(in_.ids()[row], row);
     for (std::size_t row = 0; !firsts.empty() && row < in_.seen(); ++row)
       if (const auto same = firsts.find(in_.ids()[row]); same != firsts.end()) {
-        if (row < same->second) same->second = row;
-        current[row] = current[same->second];
-        mark(row);
-        pinned_.push_back({row, open_for(current[row], at_(homes_after_[row]))});
+        same->second = std::min(same->second, row);
+        current_[row] = current_[same->second];
+        fix(row);
+        pinned_.push_back({row, open_for(current_[row], at_(homes_after_[row]))});
       }
     for (const PlanInput::Special& special : in_.specials()) {
       if (special.pinned < 0) continue;
-      if (!fixed.empty() && fixed[special.row] != 0)
+      if (is_fixed(special.row))
         throw std::invalid_argument(
             "pins: expected a key with an identity of its own, got one of two values of one");
-      mark(special.row);
+      fix(special.row);
       pinned_.push_back({special.row, at_(special.pinned)});
     }
-    if (options_.mergeable)
-      for (std::size_t row = 0; row < in_.seen(); ++row)
-        if (in_.cost(row) > most_ && open_ > 1 && !shared.contains(row))
-          shared.emplace(row, Shared{row, {current[row]}, {}});
-    for (auto& [row, key] : shared) {
-      if (!fixed.empty() && fixed[row] != 0) {
-        for (const auto& [pinned, to] : pinned_)
-          if (pinned == row) key.after = {to};
-        shared_.push_back(key);
-        continue;
-      }
-      const std::size_t owners = wanted_owners(key);
-      if (owners < 2) {
-        shared_.push_back(key);  // joined: the planner says where
-        continue;
-      }
-      mark(row);
-      key.after.resize(owners);
-      shared_.push_back(key);
+    for (const auto& [row, to] : pinned_) {
+      base_[index(to)] += in_.cost(row);
+      fixed_entries_ += to != at_(homes_after_[row]);
+      if (to != current_[row]) fixed_migration_ += in_.size(row);
+      if (const auto key = by_row_.find(row); key != by_row_.end()) key->second.after = {to};
     }
-    for (const auto& [row, to] : pinned_) base_[index(to)] += in_.cost(row);
+    for (auto& [row, key] : by_row_) {
+      const std::size_t owners = is_fixed(row) ? 1 : wanted_owners(key);
+      if (owners > 1) {
+        fix(row);
+        key.after.resize(owners);
+      }
+      shared_.push_back(key);  // one owner, not pinned: joined, and the planner says where
+    }
+  }
 
+  void fill_problem() {
+    const std::size_t rows = in_.ids().size();
     const std::span<const Key> ids = in_.ids();
     const std::span<const Cost> costs = in_.snapshot().costs();
     const std::span<const StateSize> sizes = in_.snapshot().state_sizes();
-    if (fixed.empty() && shared.empty()) {  // the usual case: every row is a record
+    if (fixed_.empty() && by_row_.empty()) {  // the usual case: every row is a record
       rows_.resize(rows);
       std::iota(rows_.begin(), rows_.end(), 0u);
       p_.id.assign(ids.begin(), ids.end());
@@ -281,44 +284,42 @@ class Maker {
       p_.size.assign(sizes.begin(), sizes.end());
       p_.cost.resize(rows);
       p_.size.resize(rows);
-      p_.current = current;
+      p_.current = current_;
       p_.home.resize(rows);
       for (std::size_t row = 0; row < rows; ++row) p_.home[row] = at_(homes_after_[row]);
       for (std::size_t row = 0; row < costs.size(); ++row)
-        out_.loads_before[index(current[row])] += costs[row];
+        out_.loads_before[index(current_[row])] += costs[row];
+      return;
     }
-    const bool done = !rows_.empty();
-    for (std::size_t row = 0; row < rows && !done; ++row) {
-      const auto split = shared.find(row);
-      if (split != shared.end() && split->second.before.size() > 1)
-        for (const Position owner : split->second.before)
-          out_.loads_before[index(owner)] +=
-              in_.cost(row) / static_cast<double>(split->second.before.size());
-      else
-        out_.loads_before[index(current[row])] += in_.cost(row);
-      if (!fixed.empty() && fixed[row] != 0) continue;
+    for (std::size_t row = 0; row < rows; ++row) {
+      const auto key = by_row_.find(row);
+      const std::span<const Position> owners = key == by_row_.end()
+                                                   ? std::span<const Position>(&current_[row], 1)
+                                                   : std::span<const Position>(key->second.before);
+      for (const Position owner : owners)
+        out_.loads_before[index(owner)] += in_.cost(row) / static_cast<double>(owners.size());
+      if (is_fixed(row)) continue;
       rows_.push_back(static_cast<std::uint32_t>(row));
       p_.id.push_back(ids[row]);
       p_.cost.push_back(in_.cost(row));
       p_.size.push_back(in_.size(row));
-      p_.current.push_back(current[row]);
+      p_.current.push_back(current_[row]);
       p_.home.push_back(at_(homes_after_[row]));
     }
-    current_ = std::move(current);
-    for (const auto& [row, to] : pinned_) {
-      out_.fixed_entries += to != at_(homes_after_[row]);
-      if (to != current_[row]) fixed_migration_ += in_.size(row);
-    }
+  }
+
+  // What the fixed keys leave of table and budget.
+  void set_bounds() {
+    p_.max_table = options_.max_table;
+    p_.max_migration = options_.max_migration;
     if (p_.max_migration >= 0)
       p_.max_migration = std::max<StateSize>(0, p_.max_migration - fixed_migration_);
-    p_.max_table = options_.max_table;
-    if (p_.max_table >= 0) {
-      p_.max_table -= out_.fixed_entries;
-      if (p_.max_table < 0)
-        throw std::invalid_argument(
-            "pins: expected at most max_table = " + std::to_string(options_.max_table) +
-            " keys away from their home, got " + std::to_string(out_.fixed_entries));
-    }
+    if (p_.max_table < 0) return;
+    p_.max_table -= fixed_entries_;
+    if (p_.max_table < 0)
+      throw std::invalid_argument(
+          "pins: expected at most max_table = " + std::to_string(options_.max_table) +
+          " keys away from their home, got " + std::to_string(fixed_entries_));
   }
 
   // The first of two tasks that is open, else the first open one.
@@ -473,7 +474,6 @@ class Maker {
       StateSize size;
     };
     std::vector<Move> moves;
-    std::vector<std::size_t> entries;  // rows that the table names
     std::vector<std::pair<std::size_t, Position>> targets = pinned_;
     // By row, as sort_keys() listed them.
     const auto is_shared = [&](std::size_t row) {
@@ -569,7 +569,10 @@ class Maker {
   std::vector<Cost> base_, base_of_kept_;
   std::vector<std::uint32_t> rows_;  // by record
   std::vector<Position> current_;    // by row
+  std::map<std::size_t, Shared> by_row_;
+  std::vector<std::uint8_t> fixed_;  // by row; empty: none is
   StateSize fixed_migration_ = 0;    // of pinned keys
+  std::int64_t fixed_entries_ = 0;
   std::vector<std::pair<std::size_t, Position>> pinned_;
   std::vector<Shared> shared_, kept_;
   std::vector<std::size_t> split_rows_;

@@ -134,7 +134,7 @@ struct Plan {
   double mean = 0, limit = 0, lower_bound = 0;  // levels; the limit of a task of capacity 1
   StateSize state_total = 0;
   StateSize least_migration = 0;  // lower bound, where the plan is within its limits
-  std::int64_t fixed_entries = 0, pinned_moves = 0, stuck = 0, trials = 0, groups = 0;
+  std::int64_t pinned_moves = 0, stuck = 0, trials = 0, groups = 0;
   bool table_full = false, budget_spent = false;
   double group_seconds = 0;  // spent on making groups
 };
