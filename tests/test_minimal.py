@@ -34,6 +34,13 @@ def test_loop():
     assert set(router.route(top.values).tolist()) == {3}
     assert router.route_one(top.values[0]) == 3
     assert pickle.loads(pickle.dumps(router)) == router
+    stats = pr.KeyStats()
+    stats.observe(stream)
+    plan = pr.rebalance(stats.close_interval(), router)
+    assert plan.level_after <= plan.level_before
+    assert np.bincount(router.apply(plan).route(stream), minlength=4).tolist() == (
+        plan.loads_after.tolist()
+    )
 
 
 def test_bad_input_is_said():
