@@ -201,9 +201,12 @@ def test_mean_sizes_are_whole_bytes():
 
 reports = st.tuples(
     st.integers(0, 2**31 - 1),
-    degrees,
-    st.floats(0, 1e12),
-    st.floats(0, 1e12),
+    st.integers(0, 2**62),
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 30).map(lambda bits: 1 << bits),
+    st.floats(0, 1e9),
+    st.floats(0, 1e9),
+    st.floats(0, 1e9),
     st.lists(
         st.tuples(
             st.integers(0, 2**31 - 1),
@@ -234,7 +237,8 @@ def test_round_trip(report, task, rows):
     two = _core.GroupReport.from_bytes(one.to_bytes())
     assert two.equals(one)
     assert two.to_bytes() == one.to_bytes()
-    assert [two.task, two.degree, two.load, two.greatest] == facts
+    names = "task", "version", "fingerprint", "degree", "background", "load", "greatest"
+    assert [getattr(two, name) for name in names] == facts
     for column, name in zip(columns, ("home", "cost", "size", "count", "id"), strict=True):
         assert getattr(two, name).tolist() == column.tolist()
 
