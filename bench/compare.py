@@ -85,7 +85,8 @@ def main() -> None:
         lines += [f"- took {minutes:.0f} minutes", "", READING, "", "## Goals", "", *goals.lines()]
         for section in sections:
             lines += ["", *section.lines()]
-        lines += ["", *TRIED.read_text().splitlines()]
+        if not arguments.only:
+            lines += ["", *TRIED.read_text().splitlines()]
         output.write_text("\n".join(lines) + "\n")
         print(f"\nwritten: {output.name}")
 

@@ -58,6 +58,7 @@ STREAMS: dict[str, Callable[[Scale], Figure]] = {
     "bursts": streams.stream_bursts,
 }
 SECTIONS = {**FIGURES, **STREAMS}
+TRIED = Path(__file__).with_name("TRIED.md")
 
 
 def main() -> None:
@@ -100,6 +101,8 @@ def main() -> None:
     lines += [*goals.lines(), "", "## Claims", "", *claims.lines()]
     for section in sections:
         lines += ["", *section.lines()]
+    if not arguments.only:
+        lines += ["", *TRIED.read_text().splitlines()]
     output.write_text("\n".join(lines) + "\n")
     if scale.peer("matplotlib"):
         for section in sections:
