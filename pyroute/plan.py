@@ -87,7 +87,7 @@ class Migrations:
         state_sizes: npt.NDArray[np.int64],
         costs: Reals,
     ) -> None:
-        self.keys_ = keys
+        self.named_keys = keys
         self.sources = sources
         self.targets = targets
         self.state_sizes = state_sizes
@@ -96,12 +96,12 @@ class Migrations:
     @property
     def values(self) -> list[Any]:
         """The keys by name."""
-        return self.keys_.values
+        return self.named_keys.values
 
     @property
     def ids(self) -> Ids:
         """Their 64-bit identities."""
-        return self.keys_.ids
+        return self.named_keys.ids
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -112,7 +112,7 @@ class Migrations:
 
     def reversed(self) -> Migrations:
         """The way back."""
-        return Migrations(self.keys_, self.targets, self.sources, self.state_sizes, self.costs)
+        return Migrations(self.named_keys, self.targets, self.sources, self.state_sizes, self.costs)
 
     def __repr__(self) -> str:
         return f"Migrations({len(self)} keys, {int(self.state_sizes.sum())} bytes)"
@@ -122,17 +122,17 @@ class Exceptions(Mapping[Any, int]):
     """A routing table as a plan holds it: value -> task, read-only."""
 
     def __init__(self, keys: Named, targets: Tasks) -> None:
-        self.keys_ = keys
+        self.named_keys = keys
         self.targets = targets
 
     @property
     def ids(self) -> Ids:
         """Identities of the tabled keys, ascending."""
-        return self.keys_.ids
+        return self.named_keys.ids
 
     @cached_property
     def _by_value(self) -> dict[Any, int]:
-        return dict(zip(self.keys_.values, self.targets.tolist(), strict=True))
+        return dict(zip(self.named_keys.values, self.targets.tolist(), strict=True))
 
     def __getitem__(self, value: Any) -> int:
         try:
@@ -141,10 +141,10 @@ class Exceptions(Mapping[Any, int]):
             raise KeyError(value) from None
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.keys_.values)
+        return iter(self.named_keys.values)
 
     def __len__(self) -> int:
-        return len(self.keys_)
+        return len(self.named_keys)
 
     def by_id(self) -> dict[int, int]:
         """The same by identity."""
@@ -173,7 +173,7 @@ class State:
     def to_json(self, fingerprint: int) -> dict[str, Any]:
         """As a document."""
         home = self.home
-        table = zip(self.table.keys_.typed(), self.table.targets.tolist(), strict=True)
+        table = zip(self.table.named_keys.typed(), self.table.targets.tolist(), strict=True)
         splits = zip(self.split_keys.typed(), self.split_tasks, strict=True)
         return {
             "version": self.version,
@@ -629,7 +629,7 @@ class Plan:
                 "migrations": [
                     list(row)
                     for row in zip(
-                        moves.keys_.typed(),
+                        moves.named_keys.typed(),
                         moves.sources.tolist(),
                         moves.targets.tolist(),
                         moves.state_sizes.tolist(),

@@ -183,7 +183,7 @@ class Router(Kernel):
         return Router._wrap(
             _core.Router(
                 home._core,
-                as_core(after.table.keys_.keys(), "table"),
+                as_core(after.table.named_keys.keys(), "table"),
                 after.table.targets,
                 as_core(after.split_keys.keys(), "splits"),
                 after.split_tasks,
