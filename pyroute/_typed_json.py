@@ -10,12 +10,15 @@ import base64
 import binascii
 import datetime
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pyroute._core import FormatError
 from pyroute.keys import Keys
+
+T = TypeVar("T")
 
 _EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - timestamps of keys have no zone
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -126,8 +129,12 @@ def expect_ints(values: Any, name: str) -> list[int]:
     return values
 
 
-def document(text: str | bytes, kind: str, word: str) -> dict[str, Any]:
-    """The JSON object in a text, where it says that it is of this kind, in a version known here."""
+def read(text: str | bytes, kind: str, word: str, make: Callable[[dict[str, Any]], T]) -> T:
+    """What `make` makes of the JSON object in a text that says it is of this kind.
+
+    Anything else raises `FormatError`: other JSON, a version not known here, and whatever `make`
+    stumbles over.
+    """
     if not isinstance(text, str | bytes | bytearray):
         raise TypeError(f"text: expected JSON text, got {type(text).__name__}")
     try:
@@ -138,4 +145,9 @@ def document(text: str | bytes, kind: str, word: str) -> dict[str, Any]:
         raise FormatError(f"text: expected a {word}, got other JSON")
     if found.get("format_version") != 1:
         raise FormatError(f"text: expected format version 1, got {found.get('format_version')}")
-    return found
+    try:
+        return make(found)
+    except FormatError:
+        raise
+    except (LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise FormatError(f"text: expected a {word}, got {error!r}") from error

@@ -23,6 +23,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
+from pyroute import _typed_json
 from pyroute._arrays import count, integers, real, task_ids
 from pyroute._core import FormatError
 
@@ -355,26 +356,10 @@ class Gate:
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Read what `to_json` wrote; anything else raises `FormatError`."""
-        if not isinstance(text, str | bytes | bytearray):
-            raise TypeError(f"text: expected JSON text, got {type(text).__name__}")
-        try:
-            document = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise FormatError(f"text: expected JSON, got {error}") from error
-        try:
-            return cls._from_document(document)
-        except FormatError:
-            raise
-        except (LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise FormatError(f"text: expected a gate, got {error!r}") from error
+        return _typed_json.read(text, _FORMAT, "gate", cls._from_document)
 
     @classmethod
-    def _from_document(cls, document: Any) -> Self:
-        if not isinstance(document, dict) or document.get("format") != _FORMAT:
-            raise FormatError("text: expected a gate, got other JSON")
-        if document.get("format_version") != 1:
-            got = document.get("format_version")
-            raise FormatError(f"text: expected format version 1, got {got}")
+    def _from_document(cls, document: dict[str, Any]) -> Self:
         self = cls(
             document["min_gain"],
             document["dead_band"],

@@ -645,13 +645,7 @@ class Plan:
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Read what `to_json` wrote; anything else raises `FormatError`."""
-        document = _typed_json.document(text, _FORMAT, "plan")
-        try:
-            return cls._from_document(document)
-        except _core.FormatError:
-            raise
-        except (LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise _core.FormatError(f"text: expected a plan, got {error!r}") from error
+        return _typed_json.read(text, _FORMAT, "plan", cls._from_document)
 
     @classmethod
     def _from_document(cls, document: dict[str, Any]) -> Self:
