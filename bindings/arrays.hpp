@@ -71,6 +71,12 @@ template <class K, class T>
   };
 }
 
+// For long work without the GIL: throws where the user pressed Ctrl-C.
+inline void check_signals() {
+  const py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
 // A mutable kernel with its lock. Order: release the GIL first, then lock; the other order
 // deadlocks.
 template <class K>

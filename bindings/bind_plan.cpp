@@ -123,7 +123,8 @@ void bind_plan(py::module_& m) {
                                       max_migration,
                                       mergeable,
                                       search_moves,
-                                      sigma};
+                                      sigma,
+                                      check_signals};
             const auto t = view(tasks), b = view(before), a = view(after);
             py::gil_scoped_release nogil;
             return make_plan(self.input, t, b, a, options, seconds);

@@ -72,6 +72,7 @@ void bind_planner(py::module_& m) {
         Problem p = problem_of({capacity, base, open, id, cost, size, current, home, count});
         p.max_imbalance = max_imbalance;
         p.two_sided = two_sided;
+        p.checkpoint = check_signals;
         p.beta = beta;
         p.max_table = max_table;
         p.max_migration = max_migration;

@@ -232,6 +232,27 @@ print(sorted(plan.table.items()), plan.loads_after.tolist())
     assert len(runs) == 1
 
 
+@pytest.mark.parametrize("algorithm", ["mixed_bf", "readj"])
+def test_ctrl_c_ends_a_long_plan(algorithm):
+    program = f"""
+import threading, _thread, numpy as np, pyroute as pr
+keys = 40_000
+costs = np.ceil(keys * np.arange(1, keys + 1) ** -0.85)
+router = pr.Router(15, table={{key: key % 15 for key in range(20_000)}})
+snapshot = pr.Snapshot(np.arange(keys), costs)
+threading.Timer(0.3, _thread.interrupt_main).start()
+try:
+    for _ in range(1000):
+        pr.rebalance(snapshot, router, algorithm={algorithm!r}, max_table=None, sigma=0.001)
+except KeyboardInterrupt:
+    print("stopped", len(pr.rebalance(snapshot, router).table) > 0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100
+    )
+    assert done.stdout == "stopped True\n"
+
+
 # constraints --------------------------------------------------------------------------------
 
 

@@ -81,6 +81,7 @@ Problem grouped_problem(const Problem& keys, const KeyGroups& groups) {
   out.open = keys.open;
   out.max_imbalance = keys.max_imbalance;
   out.two_sided = keys.two_sided;
+  out.checkpoint = keys.checkpoint;
   out.beta = keys.beta;
   out.max_table = keys.max_table;
   out.max_migration = keys.max_migration;

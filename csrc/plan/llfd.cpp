@@ -606,6 +606,7 @@ std::int64_t Llfd::trials() const noexcept { return state_->runs; }
 
 void Llfd::run(std::int64_t clean, bool gently) {
   State& s = *state_;
+  s.p.may_stop();
   s.reset();
   s.clean(clean);
   for (const Giant& giant : s.giants) s.clear_for(giant);

@@ -186,6 +186,7 @@ class Maker {
     p_.open = options_.open;
     p_.max_imbalance = options_.max_imbalance;
     p_.two_sided = options_.two_sided;
+    p_.checkpoint = options_.checkpoint;
     p_.beta = options_.beta;
     base_.assign(tasks, 0);
     for (const Load& load : in_.snapshot().background()) base_[index(at_(load.task))] += load.cost;

@@ -57,6 +57,7 @@ struct PlanOptions {
   bool mergeable = false;
   std::int64_t search_moves = 0;
   double sigma = 0;
+  std::function<void()> checkpoint = {};  // problem.hpp
 };
 
 class PlanInput {

@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -53,11 +54,16 @@ struct Problem {
   std::int64_t max_migration = -1;  // bytes of state that may move; -1: any number
 
   double mean = -1;  // mean level, once it is known
+  // Asked between the steps of long work; whatever it throws ends the planning. Empty: never.
+  std::function<void()> checkpoint;
 
   [[nodiscard]] std::size_t tasks() const noexcept { return capacity.size(); }
   [[nodiscard]] std::size_t records() const noexcept { return id.size(); }
   [[nodiscard]] std::uint32_t keys_of(std::size_t record) const noexcept {
     return count.empty() ? 1 : count[record];
+  }
+  void may_stop() const {
+    if (checkpoint) checkpoint();
   }
 };
 

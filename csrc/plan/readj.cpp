@@ -42,8 +42,7 @@ class Readjuster {
     for (std::size_t r = 0; r < p_.records(); ++r)
       if (p_.cost[r] >= least && p_.cost[r] > 0)
         on_[index(out_.where[r])].push_back(static_cast<std::uint32_t>(r));
-    while (change()) {
-    }
+    while (change()) p_.may_stop();
   }
   [[nodiscard]] bool balanced() const {
     for (std::size_t t = 0; t < p_.tasks(); ++t)

@@ -191,6 +191,7 @@ std::int64_t search(const Problem& problem, Placement& placement, std::int64_t m
   Searcher searcher(problem, placement);
   std::int64_t made = 0;
   while (made < moves) {
+    problem.may_stop();
     const std::int64_t more = searcher.step(moves - made);
     if (more == 0) break;
     made += more;
@@ -202,8 +203,8 @@ void lift(const Problem& problem, Placement& placement) {
   Searcher searcher(problem, placement);
   std::size_t keys = 0;
   for (std::size_t r = 0; r < problem.records(); ++r) keys += problem.keys_of(r);
-  while (keys-- > 0 && searcher.lift()) {
-  }
+  while (keys-- > 0 && searcher.lift())
+    if (keys % 64 == 0) problem.may_stop();
 }
 
 }  // namespace pyroute
