@@ -78,9 +78,7 @@ def explain(plan: Plan, value: Any) -> str:
     for name, task, cost in plan.giants:
         if _identity(plan, name) == key:
             limit = plan.facts.limit
-            lines.append(
-                f"dearer than a task may be loaded ({cost:g} > {limit:g}): alone on {task}"
-            )
+            lines.append(f"dearer than a task may be loaded ({cost:g} > {limit:g}): on task {task}")
     lines.append(("then " if moves else "") + _place(plan, int(key), value))
     return "\n  ".join(lines)
 
