@@ -19,7 +19,7 @@ help:
 	@echo 'make run       build, then the main job'
 	@echo 'make test      everything: build, lint, types, tests, sanitizers, sdist'
 	@echo '               (some of it: make test PARTS="unit lint"; the names: make test PARTS=--list)'
-	@echo 'make build     editable install with the extra dev into .venv'
+	@echo 'make build     editable install with the extras that the tests need into .venv'
 	@echo 'make bench     comparison with the peers of the extra bench'
 	@echo 'make papers    the figures of the papers, as tables and plots'
 	@echo 'make sanitize  kernel tests under the address and undefined-behaviour sanitizers'
@@ -39,11 +39,11 @@ help:
 
 # Without isolation, so that the objects of an earlier build are still up to date.
 .venv/installed: pyproject.toml .venv/build-requires
-	$(PIP) install --no-build-isolation --editable '.[dev]'
+	$(PIP) install --no-build-isolation --editable '.[dev,spark,cli]'
 	@touch $@
 
 .venv/installed-bench: .venv/installed
-	$(PIP) install --no-build-isolation --editable '.[dev,bench]'
+	$(PIP) install --no-build-isolation --editable '.[dev,spark,cli,bench]'
 	@touch $@
 
 venv: .venv/made

@@ -208,6 +208,14 @@ class Router(Kernel):
         return {value: tuple(tasks) for value, tasks in self._core.split_items()}
 
     @property
+    def split_ids(self) -> npt.NDArray[np.uint64]:
+        """Identities of the split keys, in the order of `splits`."""
+        values = list(self.splits)
+        if not self._core.named:
+            return np.array(values, np.uint64)
+        return as_core(values, "splits").ids
+
+    @property
     def tasks(self) -> tuple[int, ...]:
         """Task ids, ascending."""
         return tuple(self._core.tasks)

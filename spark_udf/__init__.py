@@ -1,1 +1,33 @@
-"""PySpark adapters of pyroute; they arrive with the Spark part."""
+"""pyroute inside Spark: routing in the JVM where it can be, and vectorized UDFs where it cannot.
+
+>>> import spark_udf as su  # doctest: +SKIP
+>>> made = su.balance(df, "user_id", tasks=200)  # doctest: +SKIP
+>>> print(made.plan.summary())  # doctest: +SKIP
+"""
+
+try:
+    import pyspark as _pyspark  # noqa: F401
+except ImportError as error:
+    raise ImportError("spark_udf needs PySpark: pip install 'pyroute-core[spark]'") from error
+
+from spark_udf.balance import Balanced, balance, balanced, repartition
+from spark_udf.columns import key
+from spark_udf.route import route
+from spark_udf.stats import collect_pairs, collect_stats, sketch, top_keys
+from spark_udf.udfs import key_udf, mean_time_udf, route_udf
+
+__all__ = [
+    "Balanced",
+    "balance",
+    "balanced",
+    "collect_pairs",
+    "collect_stats",
+    "key",
+    "key_udf",
+    "mean_time_udf",
+    "repartition",
+    "route",
+    "route_udf",
+    "sketch",
+    "top_keys",
+]

@@ -159,9 +159,14 @@ def types(run: Run) -> None:
 
 def unit(run: Run) -> None:
     """All tests; those of the kernels also on the portable path; the examples of the docstrings."""
-    run.pytest("tests")
-    run.pytest("-m", "kernel", "tests", PYROUTE_SIMD="portable")
+    run.pytest("tests", "--ignore=tests/spark")
+    run.pytest("-m", "kernel", "tests", "--ignore=tests/spark", PYROUTE_SIMD="portable")
     run.pytest("--doctest-modules", "--doctest-ignore-import-errors", "pyroute", may_be_empty=True)
+
+
+def spark(run: Run) -> None:
+    """Everything that needs a real Spark."""
+    run.pytest("tests/spark", may_be_empty=os.environ.get("PYROUTE_REQUIRE") != "all")
 
 
 def sanitize(run: Run) -> None:
@@ -179,7 +184,7 @@ def sanitize(run: Run) -> None:
     shutil.copytree(ROOT / "tests", lib / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", lib)
     run.pytest(
-        *("-m", "kernel", "-p", "no:cacheprovider", "tests"),
+        *("-m", "kernel", "-p", "no:cacheprovider", "tests", "--ignore=tests/spark"),
         cwd=lib,
         PYTHONPATH=str(lib),
         PYTHONMALLOC="malloc",
@@ -252,6 +257,7 @@ PARTS = [
     Part(lint, 30),
     Part(types, 90),
     Part(unit, 240),
+    Part(spark, 600),
     Part(sanitize, 240),
     Part(sdist, 240),
 ]

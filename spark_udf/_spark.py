@@ -1,0 +1,40 @@
+"""What differs between versions of Spark, and the session in force."""
+
+from __future__ import annotations
+
+import re
+
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+
+TASK = "pyroute_task"
+"""Name of the column that holds a row's task."""
+
+
+def version() -> tuple[int, int]:
+    """Major and minor version of the client, which is the server's or older."""
+    found = re.match(r"(\d+)\.(\d+)", pyspark.__version__)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def need(what: str, major: int, minor: int) -> None:
+    """Refuse where Spark is too old for a feature."""
+    if version() < (major, minor):
+        raise RuntimeError(
+            f"{what}: expected Spark {major}.{minor} or newer, got {pyspark.__version__}"
+        )
+
+
+def session() -> SparkSession:
+    """The session of this thread."""
+    active = SparkSession.getActiveSession()
+    if active is None:
+        raise RuntimeError("session: expected an active SparkSession, got none: create one first")
+    return active
+
+
+def expect_frame(value: object, name: str) -> None:
+    """Refuse what is no DataFrame."""
+    # Spark Connect's class is a DataFrame too from 4.0 on.
+    if not isinstance(value, DataFrame) and type(value).__name__ != "DataFrame":
+        raise TypeError(f"{name}: expected a DataFrame, got {type(value).__name__}")

@@ -1,0 +1,261 @@
+"""A router as a JVM expression: no Python worker, equal answers.
+
+The arrays (`_arrays`) enter as scalar subqueries over a one-row DataFrame, so that the text of the
+plan stays small and no task carries them as literals:
+
+    slot = owners[key >>> shift]
+    task = slot                          where no tabled key has that identifier
+         | places[s] of a slot s of key  where keys[s] = key
+         | ~slot                         else
+
+A split key's row goes to shares[starts[s] + pmod(xxhash64(key, salt), counts[s])], as
+`Router.route(values, salt)` says. The salt is a pure function of the row, by default a hash of the
+whole row: a retried stage gives the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from pyroute import Ring, Router, SparkHash
+from spark_udf import _spark, udfs
+from spark_udf._arrays import Arrays, compile_router
+from spark_udf.columns import ColumnOrName, as_columns, checked, key
+
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+
+
+def route(router: Router, *cols: ColumnOrName, salt: ColumnOrName | None = None) -> Column:
+    """The task of each row, as a column named `pyroute_task`.
+
+    A JVM expression for a router over a `Ring` or `SparkHash`; for the other homes an Arrow UDF,
+    which needs pyroute on the executors.
+
+    Parameters
+    ----------
+    router
+        The routing; its answers are those of `router.route`.
+    *cols
+        The columns of the key.
+    salt
+        A bigint column that spreads the rows of a split key; needed where the router has splits,
+        for example `F.xxhash64("*")`. It must be a pure function of the row.
+    """
+    columns = as_columns(cols)
+    return position(_spark.session(), router, columns, columns, salt).task
+
+
+class Position:
+    """Where a row goes: its task, and that task's position among the router's, both columns."""
+
+    def __init__(self, task: Column, index: Column) -> None:
+        self.task = task.alias(_spark.TASK)
+        self.index = index
+
+
+def position(
+    spark: SparkSession,
+    router: Router,
+    columns: Sequence[Column],
+    raw: Sequence[Column],
+    salt: ColumnOrName | None = None,
+) -> Position:
+    """Task and position of each row, as expressions of one session.
+
+    `columns` are what the identity is made of, `raw` the same as they came: an engine's home
+    hashes an int and a bigint differently.
+    """
+    if not isinstance(router, Router):
+        raise TypeError(f"router: expected a Router, got {type(router).__name__}")
+    if router.splits and salt is None:
+        raise ValueError(
+            "salt: expected a column, got none: the router has split keys, whose rows are spread"
+            ' by it; F.xxhash64("*") is a hash of the whole row'
+        )
+    spread = None if salt is None else as_columns([salt])[0].cast("bigint")
+    home = router.home
+    if not isinstance(home, Ring | SparkHash):
+        return _by_udf(spark, router, raw, spread)
+    arrays = compile_router(router)
+    table = _one_row(spark, arrays)
+    identity = key(*columns)
+    if isinstance(home, SparkHash):
+        at_home = _spark_hash(home, raw)
+    else:
+        at_home = F.get(
+            table("owners"), F.shiftrightunsigned(identity, arrays.circle_shift).cast("int")
+        )
+    index = _lookup(arrays, table, identity, at_home, spread)
+    task = index if arrays.contiguous else F.get(table("tasks"), index)
+    return Position(task.cast("int"), index.cast("int"))
+
+
+def whole_row(df: DataFrame) -> Column:
+    """A hash of the whole row, for a salt; maps and variants, which have none, are left out."""
+    plain = [f.name for f in df.schema.fields if not _unhashable(f.dataType)]
+    if not plain:
+        raise TypeError("salt: expected some column that can be hashed, got only maps")
+    return F.xxhash64(*(F.col(f"`{name}`") for name in plain))
+
+
+def routed(
+    df: DataFrame, router: Router, cols: Sequence[ColumnOrName], salt: ColumnOrName | None
+) -> DataFrame:
+    """The rows in one partition per task, with their task in `pyroute_task`.
+
+    Partition p has exactly the rows of the p-th task of the router.
+    """
+    columns = checked(df, cols)
+    if router.splits and salt is None:
+        salt = whole_row(df)
+    where = position(df.sparkSession, router, columns.widened, columns.raw, salt)
+    n = len(router.tasks)
+    named = df.withColumn(_spark.TASK, where.task)
+    if tuple(router.tasks) == tuple(range(n)):
+        return exchange(named, n, F.col(_spark.TASK))
+    moved = named.withColumn("pyroute_position", where.index)
+    return exchange(moved, n, F.col("pyroute_position")).drop("pyroute_position")
+
+
+def exchange(df: DataFrame, n: int, index: Column) -> DataFrame:
+    """Rows of index i in partition i of n, in the order they came."""
+    if hasattr(df, "repartitionById"):
+        return df.repartitionById(n, index)
+    # Hash partitioning of a number whose hash is i (Spark before 4.1).
+    table = _local(df.sparkSession, {"preimages": _preimages(n)})
+    return df.repartition(n, F.get(table("preimages"), index))
+
+
+def _preimages(n: int) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """For each partition of n a number that Spark's hash partitioning puts there."""
+    home, found, start = SparkHash(n, "int"), np.full(n, -1, np.int32), 0
+    while (found < 0).any():
+        numbers = np.arange(start, start + 16 * n + 64, dtype=np.int32)
+        places, first = np.unique(home.homes(numbers), return_index=True)
+        fresh = found[places] < 0
+        found[places[fresh]] = numbers[first[fresh]]
+        start += len(numbers)
+    return found
+
+
+Table = Callable[[str], Column]
+
+
+def _one_row(spark: SparkSession, arrays: Arrays) -> Table:
+    names = ("tasks", "owners", "keys", "places", "starts", "counts", "shares")
+    columns = {name: getattr(arrays, name) for name in names}
+    return _local(spark, {name: value for name, value in columns.items() if value is not None})
+
+
+def _local(spark: SparkSession, columns: dict[str, Any]) -> Table:
+    """Arrays as scalar subqueries over a one-row local DataFrame."""
+    if _spark.version() >= (4, 0):
+        lists = {}
+        for name, values in columns.items():
+            item = pa.field("element", pa.from_numpy_dtype(values.dtype), nullable=False)
+            offsets = pa.array([0, len(values)], pa.int32())
+            lists[name] = pa.ListArray.from_arrays(offsets, pa.array(values), pa.list_(item))
+        frame = spark.createDataFrame(pa.table(lists))
+        # One expression for each array, so that it is one subquery however often it is used.
+        subqueries = {name: frame.select(name).scalar() for name in columns}
+        return lambda name: subqueries[name]
+    schema = T.StructType(
+        [
+            T.StructField(name, T.ArrayType(_element(values), containsNull=False))
+            for name, values in columns.items()
+        ]
+    )
+    rows = spark.createDataFrame([tuple(v.tolist() for v in columns.values())], schema)
+    # Before 4.0 a subquery is written in SQL alone; the view's name is the arrays' own address.
+    view = f"pyroute_{abs(hash(tuple(v.tobytes() for v in columns.values()))):x}"
+    rows.createOrReplaceTempView(view)
+    return lambda name: F.expr(f"(SELECT {name} FROM {view})")
+
+
+def _element(values: Any) -> T.DataType:
+    return T.LongType() if values.dtype == np.int64 else T.IntegerType()
+
+
+def _lookup(
+    arrays: Arrays, table: Table, identity: Column, at_home: Column, salt: Column | None
+) -> Column:
+    """The position of each row's task."""
+    if not arrays.tabled:
+        return at_home
+    mask = F.lit((1 << arrays.slot_bits) - 1).cast("bigint")
+    first = identity.bitwiseAND(mask).cast("int")
+    second = F.shiftrightunsigned(identity, arrays.slot_bits).bitwiseAND(mask).cast("int")
+    keys, places = table("keys"), table("places")
+    if arrays.owners is None:
+        found = F.when(F.get(keys, first) == identity, F.get(places, first))
+        home_of_others = at_home
+    else:
+        found = F.when(at_home >= 0, at_home).when(
+            F.get(keys, first) == identity, F.get(places, first)
+        )
+        home_of_others = F.bitwise_not(at_home)
+    found = found.when(F.get(keys, second) == identity, F.get(places, second))
+    place = found.otherwise(home_of_others)
+    if salt is None or not len(arrays.counts):
+        return place
+    split = F.bitwise_not(place)
+    turn = F.pmod(F.xxhash64(identity, salt), F.get(table("counts"), split).cast("bigint"))
+    share = F.get(table("shares"), (F.get(table("starts"), split) + turn).cast("int"))
+    return F.when(place >= 0, place).otherwise(share)
+
+
+def _spark_hash(home: SparkHash, columns: Sequence[Column]) -> Column:
+    kinds = [home.key_type] if isinstance(home.key_type, str) else list(home.key_type)
+    if len(kinds) != len(columns):
+        raise ValueError(
+            f"cols: expected {len(kinds)} columns, as the home has, got {len(columns)}"
+        )
+    parts: list[Column] = []
+    for column, kind in zip(columns, kinds, strict=True):
+        parts += _of_type(column, kind)
+    return F.pmod(F.hash(*parts), F.lit(len(home.tasks)))
+
+
+def _of_type(column: Column, kind: str) -> list[Column]:
+    """The column in the type that the home hashes, narrower integers widened, or an error."""
+    actual = F.typeof(column)
+    typed = column
+    allowed: tuple[str, ...] = (kind,)
+    if kind in _INTEGERS:
+        allowed = _INTEGERS[: _INTEGERS.index(kind) + 1]
+        typed = column.cast(kind)
+    elif kind in ("string", "binary"):
+        allowed = ("string", "binary")
+    elif kind == "timestamp":
+        allowed = ("timestamp", "timestamp_ntz")
+    message = F.concat(F.lit(f"cols: expected {kind}, as the home has, got "), actual)
+    refused = F.raise_error(message).cast("bigint")
+    # A null leaves the hash as it is, so that two parts hash as one.
+    return [F.when(actual.isin(*allowed), typed), F.when(~actual.isin(*allowed, "void"), refused)]
+
+
+def _by_udf(
+    spark: SparkSession, router: Router, columns: Sequence[Column], salt: Column | None
+) -> Position:
+    arguments = [*columns] if salt is None else [*columns, salt]
+    task = udfs.route_udf(router)(*arguments)
+    tasks = np.array(router.tasks, np.int32)
+    if (tasks == np.arange(len(tasks))).all():
+        return Position(task, task)
+    index = F.array_position(_local(spark, {"tasks": tasks})("tasks"), task) - 1
+    return Position(task, index.cast("int"))
+
+
+def _unhashable(kind: T.DataType) -> bool:
+    if isinstance(kind, T.ArrayType):
+        return _unhashable(kind.elementType)
+    if isinstance(kind, T.StructType):
+        return any(_unhashable(field.dataType) for field in kind.fields)
+    return isinstance(kind, T.MapType) or kind.simpleString() == "variant"

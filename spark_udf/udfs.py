@@ -1,0 +1,110 @@
+"""Vectorized UDFs: a body converts, calls and converts (`_convert`).
+
+They run in Spark's Python workers, which need pyroute. A function that is shipped there names its
+module only inside its body, so that a worker without pyroute fails with the remedy and not with a
+module that cannot be found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import functions
+
+from pyroute import CostSketch, Router
+from spark_udf import _spark
+from spark_udf.columns import key
+
+REMEDY = (
+    "pyroute is not installed for the Python of this executor: install pyroute-core[spark] there,"
+    " or ship it with spark.archives or addArtifacts (docs/spark.md); key, route, repartition and"
+    " balance(method='exact') need it on the driver alone"
+)
+
+
+def shipped(function: str, *arguments: Any) -> Callable[..., Any]:
+    """A function of `_convert` with its first arguments, to be called in a Python worker."""
+    remedy = REMEDY
+
+    def call(*columns: Any) -> Any:
+        try:
+            from spark_udf import _convert
+        except ImportError as error:
+            raise ImportError(f"{remedy}: {error}") from None
+        return getattr(_convert, function)(*arguments, *columns)
+
+    return call
+
+
+def route_udf(router: Router, flavour: str = "arrow") -> Callable[..., Any]:
+    """UDF of the task of each row; `route` is several times faster where the JVM can do it.
+
+    Parameters
+    ----------
+    router
+        The routing. Where it has splits the last column of a call is the salt, a bigint.
+    flavour
+        "arrow" (Spark 4.1 or newer; can be registered for SQL), or "pandas", which is called with
+        the same columns and gets keys that the JVM computed.
+    """
+    if not isinstance(router, Router):
+        raise TypeError(f"router: expected a Router, got {type(router).__name__}")
+    data = router.to_bytes(values=False)
+    if _is_arrow(flavour):
+        return _arrow_udf(shipped("route", data), "int")
+    body = _pandas_udf(shipped("route_ids", data), "int")
+    if router.splits:
+        return lambda *columns: body(key(*columns[:-1]), columns[-1])
+    return lambda *columns: body(key(*columns))
+
+
+def key_udf(flavour: str = "arrow") -> Callable[..., Any]:
+    """UDF of the identity of each row, `pyroute.keys`, as bigint; `key` is the JVM's own."""
+    if _is_arrow(flavour):
+        return _arrow_udf(shipped("key"), "bigint")
+    return lambda *columns: key(*columns)
+
+
+def mean_time_udf(sketch: CostSketch, flavour: str = "arrow") -> Callable[..., Any]:
+    """UDF of the mean time that a row of this key takes, by a sketch of earlier rows."""
+    if not isinstance(sketch, CostSketch):
+        raise TypeError(f"sketch: expected a CostSketch, got {type(sketch).__name__}")
+    data = sketch.to_bytes()
+    if _is_arrow(flavour):
+        return _arrow_udf(shipped("mean_time", data), "double")
+    body = _pandas_udf(shipped("mean_time_ids", data), "double")
+    return lambda *columns: body(key(*columns))
+
+
+def _is_arrow(flavour: str) -> bool:
+    if flavour not in ("arrow", "pandas"):
+        raise ValueError(f"flavour: expected arrow or pandas, got {flavour}")
+    return flavour == "arrow"
+
+
+def _arrow_udf(body: Callable[..., Any], kind: str) -> Callable[..., Any]:
+    _spark.need("flavour 'arrow' of a UDF ('pandas' needs less)", 4, 1)
+
+    def call(*columns: Any) -> Any:
+        return body(*columns)
+
+    call.__annotations__ = {"columns": pa.Array, "return": pa.Array}  # Spark reads the kind there
+    return _made("arrow_udf", call, kind)
+
+
+def _pandas_udf(body: Callable[..., Any], kind: str) -> Callable[..., Any]:
+    def call(*columns: Any) -> Any:
+        import pandas
+
+        return pandas.Series(body(*columns))
+
+    call.__annotations__ = {"columns": pd.Series, "return": pd.Series}
+    return _made("pandas_udf", call, kind)
+
+
+def _made(decorator: str, call: Callable[..., Any], kind: str) -> Callable[..., Any]:
+    made: Callable[..., Any] = getattr(functions, decorator)(call, kind)  # not in Spark's own types
+    return made
