@@ -11,20 +11,29 @@ except ImportError as error:
     raise ImportError("spark_udf needs PySpark: pip install 'pyroute-core[spark]'") from error
 
 from spark_udf.balance import Balanced, balance, balanced, repartition
+from spark_udf.by_key import apply_by_key
 from spark_udf.columns import key
+from spark_udf.join import balance_join
 from spark_udf.route import route
 from spark_udf.stats import collect_pairs, collect_stats, sketch, top_keys
+from spark_udf.stream.routed_stream import RoutedStream, read_state
+from spark_udf.stream.state import KeyedState
 from spark_udf.udfs import key_udf, mean_time_udf, route_udf
 
 __all__ = [
     "Balanced",
+    "KeyedState",
+    "RoutedStream",
+    "apply_by_key",
     "balance",
+    "balance_join",
     "balanced",
     "collect_pairs",
     "collect_stats",
     "key",
     "key_udf",
     "mean_time_udf",
+    "read_state",
     "repartition",
     "route",
     "route_udf",

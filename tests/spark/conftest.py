@@ -4,6 +4,7 @@ import importlib.util
 import os
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,9 @@ def spark():
     assert missing() is None, missing()
     from spark_udf.session import local_session
 
+    # The functions of the tests' own modules run in Spark's workers.
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     session = local_session(
         "local[2]",
         {

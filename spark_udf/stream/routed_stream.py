@@ -1,0 +1,550 @@
+"""Structured Streaming with keyed state that moves between tasks, exactly once.
+
+One batch, in the order in which a driver may be killed at any point:
+
+    route and exchange the rows -> tasks pull keys that moved here, run func, write files -> reports
+    -> plan, gate -> router and statistics to files -> **manifest created** -> outputs published
+    -> metrics -> sink -> clean-up
+
+Everything before the manifest leaves only files that nothing names; everything after it is done
+again, without effect where it was done, when Spark replays the batch. The batch that the manifest
+holds is skipped on replay. A manifest is created if absent: of two drivers one is refused.
+
+Guarantees, each a test of that name in tests/spark/test_stream.py:
+  exactly_once    state and published outputs equal those of one task without faults, after kills
+                  at every step and at random
+  moved           a key's state is with its owner before the first row that needs it
+  fenced          a driver that was thought dead cannot commit, and stops
+  same_job        a directory of another job, another query or a gap in the batches stops at once
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyroute import Gate, Ring, Router
+from pyroute.ring import Tasks
+from spark_udf import _spark, udfs
+from spark_udf.columns import checked
+from spark_udf.route import exchange, position
+from spark_udf.stats import to_arrow
+from spark_udf.stream.controller import Controller, Report, Step, moves
+from spark_udf.stream.manifest import (
+    Job,
+    Log,
+    Manifest,
+    RouterFile,
+    files_document,
+)
+from spark_udf.stream.outputs import folder_of, publish
+from spark_udf.stream.schema import StateSchema
+from spark_udf.stream.state import open_state
+from spark_udf.stream.store import LocalStore
+from spark_udf.stream.task import POSITION, REPORT_DDL, TASK, TICK, Func, Work
+
+_LOG = logging.getLogger("pyroute.spark.stream")
+
+Observer = Callable[[str, int], None]
+"""Called with the name of each step and the number of the batch, before the step."""
+
+
+class RoutedStream:
+    """A keyed stream whose hot keys move between tasks, with their state, while it runs.
+
+    Parameters
+    ----------
+    df
+        The streaming DataFrame.
+    *cols
+        Names of the key's columns.
+    tasks
+        How many tasks, their ids, or `{id: weight}`. On a restart with others the state moves to
+        them with the first batch.
+    func
+        `(state, batches) -> outputs`: called once per task and batch with the state of the task's
+        keys (`KeyedState`) and the rows as Arrow record batches; gives Arrow tables or batches,
+        or None. It runs in Spark's Python workers. It must not keep anything between calls.
+    state_schema
+        Columns of a key's state, beside the key: DDL, a Spark schema or an Arrow schema.
+    output_schema
+        Columns of the outputs; None where there are none.
+    directory
+        Where state, manifests, outputs and metrics are: on a file system that all hosts share.
+    checkpoint
+        Spark's checkpoint of the query.
+    name
+        Name of the job; a directory of another job is refused.
+    cost
+        Column with the cost of a row; None: every row costs 1.
+    balanced
+        False keeps the first router: plain hashing.
+    gate
+        Whether a plan is worth it; None: every plan.
+    smoothing
+        Weight of the past in the forecast of a key's cost.
+    reported
+        Keys that each task reports by name; None: twice its share of the table, at least 200.
+    sink
+        `(outputs, batch_id) -> None`, called after the commit with the batch's committed outputs;
+        again after a failure, so it has to be idempotent by `batch_id`.
+    keep
+        Manifests that are kept, with their files; at least 2.
+    adopt
+        Whether to go on with the state where the checkpoint is another one than before (it was
+        lost). Which rows the source gives again is then up to its own options.
+    observer
+        Called with the name of each step and the batch, before the step.
+    **options
+        Those of `pyroute.rebalance`; here `max_imbalance` is 0.02 unless given.
+    """
+
+    def __init__(
+        self,
+        df: DataFrame,
+        *cols: str,
+        tasks: Tasks,
+        func: Func,
+        state_schema: str | T.StructType | pa.Schema,
+        directory: str | Path,
+        checkpoint: str | Path,
+        output_schema: str | T.StructType | pa.Schema | None = None,
+        name: str = "stream",
+        cost: str | None = None,
+        balanced: bool = True,
+        gate: Gate | None = None,
+        smoothing: float = 0.3,
+        reported: int | None = None,
+        sink: Callable[[DataFrame, int], None] | None = None,
+        keep: int = 2,
+        adopt: bool = False,
+        observer: Observer | None = None,
+        **options: Any,
+    ) -> None:
+        _spark.need("RoutedStream", 4, 0)
+        _spark.expect_frame(df, "df")
+        for one in cols:
+            if not isinstance(one, str):
+                raise TypeError(f"cols: expected names, got {type(one).__name__}")
+        fields = checked(df, cols).fields
+        _check_columns(df, cost)
+        keys = _arrow(T.StructType(list(fields)), "cols")
+        values = _arrow(state_schema, "state_schema")
+        self.schema = StateSchema(keys, values)
+        self.output_schema = None if output_schema is None else _arrow(output_schema, "output")
+        self.df, self.cols, self.func, self.cost = df, tuple(cols), func, cost
+        self.ring = Ring(tasks)
+        self.directory, self.checkpoint = str(directory), str(checkpoint)
+        self.name, self.balanced, self.sink, self.keep, self.adopt = (
+            *(name, balanced, sink, keep),
+            adopt,
+        )
+        if keep < 2:
+            raise ValueError(f"keep: expected at least 2, got {keep}")
+        self._observer = observer
+        self._options = {"max_imbalance": 0.02, **options}
+        self._gate, self._smoothing = gate, smoothing
+        table = self._options.get("max_table", 3000) or 3000
+        self.reported = reported or max(200, 2 * table // len(self.ring.tasks))
+        self.store = LocalStore(self.directory)
+        self.log = Log(self.store, swept=("state/", "routers/", "stats/", "staged/", "nonces/"))
+        self._router: tuple[str, Router] | None = None
+        self._query_id: str | None = None
+        self._nonce: str | None = None
+        self._swept = 0.0
+        self._last: Manifest | None = None
+        self._resume()
+
+    # -- start
+
+    def start(self, **trigger: Any) -> StreamingQuery:
+        """Start the query; options are those of Spark's `trigger`, e.g. `availableNow=True`."""
+        self._resume()
+        writer = (
+            self.df.writeStream.foreachBatch(self.process)
+            .option("checkpointLocation", self.checkpoint)
+            .queryName(self.name)
+        )
+        if trigger:
+            writer = writer.trigger(**trigger)
+        return writer.start()
+
+    def _resume(self) -> None:
+        """Read the last manifest and check that it is ours; nothing is written before."""
+        last = self.log.last()
+        self._last, self._query_id = last, None
+        gate = None if self._gate is None else Gate.from_json(self._gate.to_json())
+        self.controller = Controller(gate, self._smoothing, **self._options)
+        if last is None:
+            return
+        if (last.job.name, last.job.schema) != (self.name, self.schema):
+            raise ValueError(
+                f"directory: expected the state of {self.name!r} with"
+                f" {_columns(self.schema)}, got that of {last.job.name!r} with"
+                f" {_columns(last.job.schema)}"
+            )
+        if last.stats is not None:
+            self.controller.restore(self.store.read(last.stats).to_pybytes())
+
+    # -- one batch
+
+    def process(self, df: DataFrame, batch_id: int) -> None:
+        """One batch, for `foreachBatch`."""
+        spark = df.sparkSession
+        query_id = self._query(spark)
+        if self._is_done(batch_id, query_id):
+            self._publish(spark, batch_id)
+            return
+        before, router = self._routers()
+        self._step("tasks", batch_id)
+        started = time.perf_counter()
+        reports = self._run(df, batch_id, before, router)
+        ran = time.perf_counter() - started
+        self._step("plan", batch_id)
+        step = self._plan(reports, router)
+        self._step("write", batch_id)
+        manifest = self._manifest(reports, router, step, batch_id, query_id, ran)
+        self._step("commit", batch_id)
+        self.log.commit(manifest)
+        self._last = manifest
+        self._step("committed", batch_id)
+        self._publish(spark, batch_id)
+
+    def _step(self, name: str, batch_id: int) -> None:
+        if self._observer is not None:
+            self._observer(name, batch_id)
+
+    def _query(self, spark: SparkSession) -> str:
+        """The query's id, which Spark keeps in the checkpoint."""
+        if self._query_id is None:
+            lines = spark.read.text(f"{self.checkpoint.rstrip('/')}/metadata").collect()
+            self._query_id = str(json.loads(lines[0][0])["id"])
+        return self._query_id
+
+    def _is_done(self, batch_id: int, query_id: str) -> bool:
+        """Whether the last manifest holds this batch; an error where it cannot follow it."""
+        last = self._last
+        if last is None:
+            if batch_id and not self.adopt:
+                raise ValueError(
+                    f"directory: expected the state of batch {batch_id - 1}, got an empty one in"
+                    f" {self.directory}: the checkpoint is older than the state"
+                )
+            return False
+        if last.query_id != query_id:
+            if not self.adopt:
+                raise ValueError(
+                    f"checkpoint: expected that of query {last.query_id}, whose state is in"
+                    f" {self.directory}, got {query_id}: adopt=True goes on with the state, and"
+                    " the source decides which rows come again"
+                )
+            _LOG.warning("adopting the state of query %s as %s", last.query_id, query_id)
+            return False
+        if batch_id == last.batch_id:
+            return True
+        if batch_id != last.batch_id + 1:
+            raise ValueError(
+                f"batch: expected {last.batch_id + 1}, which follows the state, got {batch_id}:"
+                " checkpoint and state are not of one age"
+            )
+        return False
+
+    def _routers(self) -> tuple[Router | None, Router]:
+        """The routing that the files are laid out by, and the one in force in this batch."""
+        last = self._last
+        if last is None:
+            return None, Router(self.ring)
+        before, router = self._read_router(last.router), self._read_router(last.next_router)
+        if isinstance(router.home, Ring) and router.home.weights == self.ring.weights:
+            return before, router
+        plan = self.controller.resize(router, self.ring.weights)
+        _LOG.info("other tasks than before:\n%s", plan.summary())
+        return before, router.apply(plan)
+
+    def _read_router(self, file: RouterFile) -> Router:
+        if self._router is None or self._router[0] != file.name:
+            router = Router.from_bytes(self.store.read(file.name).to_pybytes())
+            if (router.version, router.fingerprint) != (file.version, file.fingerprint):
+                raise ValueError(
+                    f"{file.name}: expected router version {file.version}, fingerprint"
+                    f" {file.fingerprint:016x}, got {router!r}"
+                )
+            self._router = (file.name, router)
+        return self._router[1]
+
+    def _run(
+        self, df: DataFrame, batch_id: int, before: Router | None, router: Router
+    ) -> list[Report]:
+        """Route the rows, run every task, collect their reports: one action."""
+        work = dataclasses.replace(
+            self._work(batch_id, router), **self._moves(before, router)
+        ).to_plain()
+        placed = self._placed(df, router)
+        body = _shipped(work, self.func)
+        reports = exchange(placed, len(router.tasks), F.col(POSITION)).drop(POSITION)
+        return Report.of(to_arrow(reports.mapInArrow(body, REPORT_DDL)), router.tasks)
+
+    def _placed(self, df: DataFrame, router: Router) -> DataFrame:
+        """Rows with their task, and a tick for every task: a task without rows runs too."""
+        columns = checked(df, self.cols)
+        where = position(df.sparkSession, router, columns.widened, columns.raw)
+        rows = df.withColumns({TASK: where.task, POSITION: where.index, TICK: F.lit(False)})
+        ids = list(enumerate(router.tasks))
+        ticks = df.sparkSession.createDataFrame(ids, f"{POSITION} int, {TASK} int").select(
+            *(F.lit(None).cast(f.dataType).alias(f.name) for f in df.schema.fields),
+            *(F.col(TASK), F.col(POSITION), F.lit(True).alias(TICK)),
+        )
+        return rows.union(ticks)
+
+    def _work(self, batch_id: int, router: Router) -> Work:
+        tasks = {} if self._last is None else self._last.tasks
+        return Work(
+            directory=self.directory,
+            nonce=self._shared(),
+            batch=batch_id,
+            tasks=router.tasks,
+            keys=self.cols,
+            state=self.schema.rows.serialize().to_pybytes(),
+            output=None
+            if self.output_schema is None
+            else self.output_schema.serialize().to_pybytes(),
+            files=json.dumps({str(task): files_document(one) for task, one in tasks.items()}),
+            cost=self.cost,
+            reported=self.reported if self.balanced else 0,
+            router=router.to_bytes(values=False),
+        )
+
+    def _shared(self) -> str:
+        """A file that every worker has to see."""
+        if self._nonce is None:
+            self._nonce = f"nonces/{uuid.uuid4().hex}"
+            self.store.write(self._nonce, self._nonce.encode())
+        return self._nonce
+
+    @staticmethod
+    def _moves(before: Router | None, router: Router) -> dict[str, Any]:
+        if before is None or before.fingerprint == router.fingerprint:
+            return {}
+        moved, sources = moves(before, router)
+        return {"moves": True, "moved": moved, "sources": sources}
+
+    def _plan(self, reports: Sequence[Report], router: Router) -> Step:
+        if not self.balanced:
+            return Step(router, None, False, "not balanced")
+        sequence = 0 if self._last is None else self._last.sequence + 1
+        self.controller.observe(reports)
+        return self.controller.decide(router, sequence)
+
+    # -- commit
+
+    def _manifest(
+        self,
+        reports: Sequence[Report],
+        router: Router,
+        step: Step,
+        batch_id: int,
+        query_id: str,
+        ran: float,
+    ) -> Manifest:
+        last = self._last
+        stats = None
+        if self.balanced:
+            stats = f"stats/{batch_id:012d}-{uuid.uuid4().hex}.json"
+            self.store.write(stats, self.controller.to_bytes())
+        written = self._write_router(router, None if last is None else last.next_router)
+        return Manifest(
+            job=Job(self.name, len(router.tasks), self.schema),
+            query_id=query_id,
+            sequence=0 if last is None else last.sequence + 1,
+            batch_id=batch_id,
+            previous=None if last is None else last.reference,
+            tasks={report.task: report.files for report in reports},
+            router=written,
+            next_router=self._write_router(step.router, written),
+            stats=stats,
+            outputs=tuple(report.output for report in reports if report.output is not None),
+            metrics=metrics(reports, router, step, ran),
+        )
+
+    def _write_router(self, router: Router, known: RouterFile | None) -> RouterFile:
+        here = (router.version, router.fingerprint)
+        if known is not None and (known.version, known.fingerprint) == here:
+            return known
+        name = f"routers/{router.version:012d}-{uuid.uuid4().hex}"
+        self.store.write(name, router.to_bytes())
+        self._router = (name, router)
+        return RouterFile(name, router.version, router.fingerprint)
+
+    # -- after the commit; all of it may be done twice
+
+    def _publish(self, spark: SparkSession, batch_id: int) -> None:
+        manifest = self._last
+        assert manifest is not None
+        publish(self.store, manifest.outputs, manifest.sequence)
+        self._step("published", batch_id)
+        self._write_metrics(manifest)
+        if self.sink is not None:
+            self.sink(self._outputs(spark, manifest.sequence), batch_id)
+        self._step("sunk", batch_id)
+        self.log.keep(self.keep)
+        if time.time() - self._swept > 3600:
+            self._swept = time.time()
+            self.log.sweep(24 * 3600, self._swept)
+        self._step("done", batch_id)
+
+    def _outputs(self, spark: SparkSession, sequence: int) -> DataFrame:
+        if self.output_schema is None:
+            raise ValueError("sink: expected an output_schema, got none")
+        schema = _spark_schema(self.output_schema)
+        path = self.store.path / folder_of(sequence)
+        if not path.exists():
+            return spark.createDataFrame([], schema)
+        return spark.read.schema(schema).parquet(f"file://{path}")
+
+    def _write_metrics(self, manifest: Manifest) -> None:
+        name = f"metrics/{manifest.sequence:012d}.parquet"
+        if name in self.store.list(name):
+            return
+        row = {
+            "sequence": manifest.sequence,
+            "batch_id": manifest.batch_id,
+            **manifest.metrics,
+        }
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.Table.from_pylist([row], schema=METRICS), sink)
+        self.store.write(name, sink.getvalue())
+
+
+def read_state(directory: str | Path) -> pa.Table:
+    """The committed state of all keys in a directory, with each key's task in `pyroute_task`."""
+    store = LocalStore(directory)
+    last = Log(store).last()
+    if last is None:
+        raise FileNotFoundError(f"directory: expected a committed state, got none in {directory}")
+    schema = last.job.schema
+    tables = [pa.table({TASK: pa.array([], pa.int32())} | _empty(schema.rows))]
+    for task in last.tasks:
+        for batch in open_state(store, last.tasks, task, schema=schema).scan():
+            tasks = pa.array(np.full(batch.num_rows, task, np.int32))
+            names = [TASK, *batch.schema.names]
+            tables.append(pa.Table.from_arrays([tasks, *batch.columns], names=names))
+    return pa.concat_tables(tables)
+
+
+def _empty(schema: pa.Schema) -> dict[str, Any]:
+    return {field.name: pa.array([], field.type) for field in schema}
+
+
+METRICS = pa.schema(
+    [
+        *((name, pa.int64()) for name in ("sequence", "batch_id", "router_version", "table")),
+        *((name, pa.int64()) for name in ("rows", "output_rows", "state_rows", "state_bytes")),
+        *((name, pa.int64()) for name in ("written_bytes", "keys_moved", "bytes_moved")),
+        *((name, pa.float64()) for name in ("imbalance", "expected_imbalance", "plan_seconds")),
+        *((name, pa.float64()) for name in ("seconds", "slowest_seconds")),
+        *(("applied", pa.bool_()), ("reason", pa.string())),
+        *(("tasks", pa.list_(pa.int32())), ("loads", pa.list_(pa.float64()))),
+        ("task_seconds", pa.list_(pa.float64())),
+    ]
+)
+"""Columns of the metrics: one row per batch, in `metrics/*.parquet` of the directory."""
+
+
+def metrics(
+    reports: Sequence[Report], router: Router, step: Step, seconds: float
+) -> dict[str, Any]:
+    """Numbers of one batch."""
+    loads = [report.load for report in reports]
+    weights = [1.0] * len(loads)
+    if isinstance(router.home, Ring):
+        weights = [float(router.home.weights[report.task]) for report in reports]
+    total, capacity = sum(loads), sum(weights)
+    levels = [load / weight for load, weight in zip(loads, weights, strict=True) if weight]
+    return {
+        "router_version": router.version,
+        "table": len(router.table),
+        "rows": sum(report.rows for report in reports),
+        "output_rows": sum(report.output_rows for report in reports),
+        "state_rows": sum(report.files.rows for report in reports),
+        "state_bytes": sum(report.files.bytes for report in reports),
+        "written_bytes": sum(report.files.written_bytes for report in reports),
+        "keys_moved": sum(report.keys_in for report in reports),
+        "bytes_moved": sum(report.bytes_in for report in reports),
+        "imbalance": max(levels) * capacity / total - 1 if total else 0.0,
+        "expected_imbalance": None if step.plan is None else float(step.plan.imbalance),
+        "plan_seconds": 0.0 if step.plan is None else float(step.plan.seconds),
+        "seconds": seconds,
+        "slowest_seconds": max(report.seconds for report in reports),
+        "applied": step.applied,
+        "reason": step.reason,
+        "tasks": [report.task for report in reports],
+        "loads": loads,
+        "task_seconds": [report.seconds for report in reports],
+    }
+
+
+def _shipped(work: dict[str, Any], func: Func) -> Callable[..., Any]:
+    """The body of a task, pickled by value, which says what a worker lacks."""
+    remedy = udfs.REMEDY
+
+    def body(batches: Any) -> Any:
+        from pyspark import TaskContext
+
+        try:
+            from spark_udf.stream import task
+        except ImportError as error:
+            raise ImportError(f"{remedy}: {error}") from None
+        context = TaskContext.get()
+        assert context is not None
+        yield from task.run(work, func, context.partitionId(), context.attemptNumber(), batches)
+
+    return body
+
+
+def _check_columns(df: DataFrame, cost: str | None) -> None:
+    if cost is not None:
+        if cost not in df.columns:
+            raise ValueError(f"cost: expected one of {', '.join(df.columns)}, got {cost}")
+        kind = df.schema[cost].dataType
+        if not isinstance(kind, T.NumericType):
+            raise TypeError(f"cost: expected numbers, got {kind.simpleString()}")
+    for name in df.columns:
+        if name.startswith("pyroute_"):
+            raise ValueError(f"df: expected no column of pyroute's own, got {name}")
+    if not df.isStreaming:
+        raise ValueError("df: expected a streaming DataFrame, got one that is not")
+
+
+def _arrow(schema: str | T.StructType | pa.Schema, name: str) -> pa.Schema:
+    if isinstance(schema, pa.Schema):
+        return schema
+    if isinstance(schema, str):
+        schema = T.StructType.fromDDL(schema)
+    if not isinstance(schema, T.StructType):
+        raise TypeError(f"{name}: expected DDL or a schema, got {type(schema).__name__}")
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def _spark_schema(schema: pa.Schema) -> T.StructType:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)
+
+
+def _columns(schema: StateSchema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema.rows)

@@ -1,0 +1,112 @@
+"""A word count as a routed stream, for tests; run as a program it is a driver to be killed.
+
+    python stream_job.py DIRECTORY TASKS [STEP BATCH | - CHECKPOINT]
+
+kills itself with SIGKILL before step STEP of batch BATCH, or runs to the end from a checkpoint.
+"""
+
+import os
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+STEPS = ("tasks", "plan", "write", "commit", "committed", "published", "sunk", "done")
+
+
+def count_words(state, batches):
+    """Running counts of the words in a batch."""
+    rows = list(batches)
+    if not rows:
+        return None
+    seen = pa.Table.from_batches(rows).group_by("word").aggregate([([], "count_all")])
+    seen = seen.rename_columns(["word", "n"])
+    before, _ = state.read(seen.select(["word"]))
+    counts = pc.add(seen["n"], pc.fill_null(before["n"], 0))
+    after = pa.table({"word": seen["word"], "n": counts})
+    state.write(after)
+    return after
+
+
+def words_of(batch, rows=400, seed=0):
+    """Words of one batch: skewed, and which are hot changes from batch to batch."""
+    random = np.random.default_rng((seed, batch))
+    weights = np.arange(1, 201) ** -1.1
+    ranks = random.choice(200, rows, p=weights / weights.sum())
+    return [None if (r + 7 * batch) % 97 == 0 else f"w{(r + 7 * batch) % 200}" for r in ranks]
+
+
+def write_inputs(folder, batches, rows=400, start=0):
+    folder.mkdir(parents=True, exist_ok=True)
+    for batch in range(start, batches):
+        path = folder / f"{batch:04d}.parquet"
+        pq.write_table(pa.table({"word": pa.array(words_of(batch, rows), pa.string())}), path)
+        os.utime(path, (1e9 + batch, 1e9 + batch))  # files are taken in this order
+
+
+def expected(batches, rows=400):
+    """Final counts, and the outputs of every batch."""
+    total, outputs = Counter(), []
+    for batch in range(batches):
+        words = words_of(batch, rows)
+        total.update(words)
+        outputs.append({word: total[word] for word in set(words)})
+    return dict(total), outputs
+
+
+def stream(spark, folder, tasks=4, func=count_words, **options):
+    import spark_udf as su
+
+    df = (
+        spark.readStream.schema("word string")
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(folder / "in"))
+    )
+    given = {
+        "state_schema": "n bigint",
+        "output_schema": "word string, n bigint",
+        "directory": folder / "state",
+        "checkpoint": folder / "checkpoint",
+        **options,
+    }
+    return su.RoutedStream(df, "word", tasks=tasks, func=func, **given)
+
+
+def published(folder):
+    """Outputs by batch, as readers see them."""
+    out = {}
+    for path in sorted((folder / "state" / "outputs").glob("batch=*")):
+        table = pq.read_table(path, partitioning=None)
+        rows = dict(zip(table["word"].to_pylist(), table["n"].to_pylist(), strict=True))
+        assert len(rows) == table.num_rows
+        out[int(path.name.partition("=")[2])] = rows
+    return out
+
+
+def main():
+    from spark_udf.session import local_session
+
+    folder, tasks = Path(sys.argv[1]), int(sys.argv[2])
+    step, batch = sys.argv[3:5] if len(sys.argv) > 3 else ("-", "checkpoint")
+    checkpoint = folder / (batch if step == "-" else "checkpoint")
+
+    def observer(name, number):
+        if (name, str(number)) == (step, batch):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    spark = local_session("local[2]", {"spark.sql.shuffle.partitions": "2"})
+    spark.sparkContext.setLogLevel("OFF")
+    query = stream(spark, folder, tasks, observer=observer, checkpoint=checkpoint).start(
+        availableNow=True
+    )
+    query.awaitTermination()
+    print("finished", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,421 @@
+"""RoutedStream on a real Spark: exactly once under faults, and state that follows its key."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from stream_job import (
+    STEPS,
+    count_words,
+    expected,
+    published,
+    stream,
+    write_inputs,
+)
+
+import pyroute as pr
+import spark_udf as su
+from effort import effort
+
+QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+class Crash(Exception):  # noqa: N818
+    """A driver that dies."""
+
+
+def finish(query):
+    query.awaitTermination()
+    assert query.exception() is None
+
+
+def state_of(folder):
+    table = su.read_state(folder / "state")
+    words = table["word"].to_pylist()
+    assert len(words) == len(set(words)), "a key has state in two tasks"
+    return dict(zip(words, table["n"].to_pylist(), strict=True))
+
+
+def expect_exact(folder, batches):
+    total, outputs = expected(batches)
+    assert state_of(folder) == total
+    assert published(folder) == dict(enumerate(outputs))
+
+
+def metrics_of(spark, folder):
+    return spark.read.parquet(str(folder / "state" / "metrics")).orderBy("batch_id").toPandas()
+
+
+def test_counts_and_moves(spark, tmp_path):
+    write_inputs(tmp_path / "in", 6)
+    finish(stream(spark, tmp_path, 4).start(availableNow=True))
+    expect_exact(tmp_path, 6)
+    metrics = metrics_of(spark, tmp_path)
+    assert metrics.batch_id.tolist() == list(range(6))
+    assert metrics.rows.tolist() == [400] * 6
+    assert metrics.keys_moved.sum() > 0
+    assert metrics.imbalance[1:].mean() < metrics.imbalance[0]
+    loads = np.stack(metrics.loads)
+    assert (loads.sum(axis=1) == 400).all()
+    assert np.allclose(loads.max(axis=1) / 100 - 1, metrics.imbalance)
+    assert metrics.written_bytes.min() > 0
+
+
+def test_moved(spark, tmp_path):
+    """Every key's state is in the files of the task that the last manifest's router names."""
+    write_inputs(tmp_path / "in", 5)
+    made = stream(spark, tmp_path, 4)
+    finish(made.start(availableNow=True))
+    table = su.read_state(tmp_path / "state")
+    last = made.log.last()
+    router = pr.Router.from_bytes(made.store.read(last.router.name).to_pybytes())
+    assert (router.route(table["word"].combine_chunks()) == table["pyroute_task"].to_numpy()).all()
+    assert last.next_router.version >= last.router.version > 0
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_exactly_once(spark, tmp_path, step):
+    """A driver that dies before a step, at the first batch and at a later one."""
+    write_inputs(tmp_path / "in", 4)
+    for batch in (0, 2):
+
+        def observer(name, number, batch=batch):
+            if (name, number) == (step, batch):
+                raise Crash
+
+        query = stream(spark, tmp_path, observer=observer).start(availableNow=True)
+        with pytest.raises(Exception, match="Crash"):
+            query.awaitTermination()
+    finish(stream(spark, tmp_path).start(availableNow=True))
+    expect_exact(tmp_path, 4)
+
+
+def test_killed(tmp_path):
+    """kill -9 of the driver, before a step and at random times, each time by another process."""
+    write_inputs(tmp_path / "in", 6)
+    random = np.random.default_rng(0)
+    for _ in range(effort(2)):
+        batch, step = int(random.integers(0, 5)), str(random.choice(STEPS))
+        done = subprocess.run(
+            [*program(tmp_path), step, str(batch)], capture_output=True, timeout=300
+        )
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr[-2000:]
+    for _ in range(effort(1)):
+        process = subprocess.Popen(program(tmp_path), **QUIET)
+        time.sleep(random.uniform(8, 16))
+        process.kill()
+        process.wait()
+    done = subprocess.run(program(tmp_path), capture_output=True, text=True, timeout=300)
+    assert "finished" in done.stdout, done.stderr[-3000:]
+    expect_exact(tmp_path, 6)
+
+
+def test_second_run_continues(spark, tmp_path):
+    write_inputs(tmp_path / "in", 2)
+    finish(stream(spark, tmp_path).start(availableNow=True))
+    expect_exact(tmp_path, 2)
+    finish(stream(spark, tmp_path).start(availableNow=True))  # nothing new
+    expect_exact(tmp_path, 2)
+    write_inputs(tmp_path / "in", 4, start=2)
+    finish(stream(spark, tmp_path).start(availableNow=True))
+    expect_exact(tmp_path, 4)
+
+
+def test_other_number_of_tasks(spark, tmp_path):
+    for batches, tasks in ((2, 4), (3, 7), (4, 3), (5, {0: 1.0, 9: 2.0})):
+        write_inputs(tmp_path / "in", batches, start=batches - 1 if batches > 2 else 0)
+        finish(stream(spark, tmp_path, tasks).start(availableNow=True))
+        expect_exact(tmp_path, batches)
+        held = set(su.read_state(tmp_path / "state")["pyroute_task"].to_pylist())
+        assert held <= (set(tasks) if isinstance(tasks, dict) else set(range(tasks)))
+
+
+def test_without_balance(spark, tmp_path):
+    write_inputs(tmp_path / "in", 3)
+    finish(stream(spark, tmp_path, balanced=False).start(availableNow=True))
+    expect_exact(tmp_path, 3)
+    assert metrics_of(spark, tmp_path).keys_moved.sum() == 0
+
+
+def test_with_a_gate(spark, tmp_path):
+    write_inputs(tmp_path / "in", 4)
+    gate = pr.Gate(cooldown=100)
+    finish(stream(spark, tmp_path, gate=gate).start(availableNow=True))
+    expect_exact(tmp_path, 4)
+    metrics = metrics_of(spark, tmp_path)
+    assert metrics.applied.tolist() == [True, False, False, False]
+    assert "cool-down" in metrics.reason[1]
+
+
+def test_sink_is_called_again_after_a_failure(spark, tmp_path):
+    write_inputs(tmp_path / "in", 3)
+    calls, kept = [], {}
+
+    def sink(outputs, batch_id):
+        calls.append(batch_id)
+        if calls == [0, 1]:
+            raise RuntimeError("the database is away")
+        kept[batch_id] = {row.word: row.n for row in outputs.collect()}
+
+    query = stream(spark, tmp_path, sink=sink).start(availableNow=True)
+    with pytest.raises(Exception, match="the database is away"):
+        query.awaitTermination()
+    finish(stream(spark, tmp_path, sink=sink).start(availableNow=True))
+    assert calls == [0, 1, 1, 2]
+    assert kept == dict(enumerate(expected(3)[1]))
+
+
+def test_by_cost_and_other_types(spark, tmp_path):
+    import pandas as pd
+
+    folder = tmp_path / "in"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for batch in range(3):
+        frame = pd.DataFrame({"k": rng.integers(0, 50, 300), "c": rng.random(300)})
+        frame["d"] = pd.to_datetime("2020-01-01").date()
+        pq.write_table(pa.Table.from_pandas(frame), folder / f"{batch}.parquet")
+
+    def total(state, batches):
+        for batch in batches:
+            table = pa.Table.from_batches([batch]).group_by(["k", "d"]).aggregate([("c", "sum")])
+            keys = table.select(["k", "d"])
+            before, found = state.read(keys)
+            old = np.where(found.to_numpy(zero_copy_only=False), before["s"].to_numpy(), 0.0)
+            state.write(keys.append_column("s", pa.array(old + table["c_sum"].to_numpy())))
+
+    df = spark.readStream.schema("k bigint, c double, d date").parquet(str(folder))
+    made = su.RoutedStream(
+        *(df, "k", "d"),
+        tasks=3,
+        func=total,
+        state_schema="s double",
+        directory=tmp_path / "state",
+        checkpoint=tmp_path / "checkpoint",
+        cost="c",
+    )
+    finish(made.start(availableNow=True))
+    table = su.read_state(tmp_path / "state")
+    assert table.num_rows == 50
+    whole = pq.read_table(folder)
+    assert sum(table["s"].to_pylist()) == pytest.approx(sum(whole["c"].to_pylist()))
+
+
+def test_negative_cost_stops(spark, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    pq.write_table(pa.table({"word": ["a"], "c": [-1.0]}), folder / "0.parquet")
+    df = spark.readStream.schema("word string, c double").parquet(str(folder))
+    made = su.RoutedStream(
+        *(df, "word"),
+        tasks=2,
+        func=lambda state, batches: None,
+        state_schema="n bigint",
+        directory=tmp_path / "state",
+        checkpoint=tmp_path / "checkpoint",
+        cost="c",
+    )
+    with pytest.raises(Exception, match=r"c: expected at least 0, got -1\.0"):
+        finish(made.start(availableNow=True))
+    assert made.log.last() is None
+
+
+# -- what must stop
+
+
+def test_same_job(spark, tmp_path):
+    write_inputs(tmp_path / "in", 2)
+    finish(stream(spark, tmp_path).start(availableNow=True))
+    before = sorted(path for path in (tmp_path / "state").rglob("*"))
+    with pytest.raises(ValueError, match="directory: expected the state of 'other'"):
+        stream(spark, tmp_path, name="other")
+    with pytest.raises(ValueError, match="directory: expected the state of 'stream' with"):
+        stream(spark, tmp_path, state_schema="n int")
+    # The checkpoint was lost: batch 0 comes again under another query id.
+    shutil.rmtree(tmp_path / "checkpoint")
+    with pytest.raises(Exception, match="checkpoint: expected that of query"):
+        finish(stream(spark, tmp_path).start(availableNow=True))
+    assert sorted(path for path in (tmp_path / "state").rglob("*")) == before
+
+
+def test_adopted(spark, tmp_path):
+    write_inputs(tmp_path / "in", 2)
+    finish(stream(spark, tmp_path).start(availableNow=True))
+    shutil.rmtree(tmp_path / "checkpoint")
+    shutil.rmtree(tmp_path / "in")
+    write_inputs(tmp_path / "in", 4, start=2)
+    finish(stream(spark, tmp_path, adopt=True).start(availableNow=True))
+    assert state_of(tmp_path) == expected(4)[0]
+
+
+def test_lost_state_stops(spark, tmp_path):
+    write_inputs(tmp_path / "in", 2)
+    finish(stream(spark, tmp_path).start(availableNow=True))
+    shutil.rmtree(tmp_path / "state")
+    write_inputs(tmp_path / "in", 3, start=2)
+    with pytest.raises(Exception, match="the checkpoint is older than the state"):
+        finish(stream(spark, tmp_path).start(availableNow=True))
+
+
+def test_gap_stops(spark, tmp_path):
+    write_inputs(tmp_path / "in", 1)
+    finish(stream(spark, tmp_path).start(availableNow=True))
+    shutil.copytree(tmp_path / "state", tmp_path / "old")
+    write_inputs(tmp_path / "in", 3, start=1)
+    finish(stream(spark, tmp_path).start(availableNow=True))
+    shutil.rmtree(tmp_path / "state")
+    shutil.move(tmp_path / "old", tmp_path / "state")  # an old backup
+    write_inputs(tmp_path / "in", 4, start=3)
+    with pytest.raises(Exception, match="batch: expected 1, which follows the state, got 3"):
+        finish(stream(spark, tmp_path).start(availableNow=True))
+
+
+def test_fenced(spark, tmp_path):
+    """A driver that was thought dead: meanwhile another one went on, and it has to stop."""
+    write_inputs(tmp_path / "in", 3)
+
+    def meanwhile(name, number):
+        if (name, number) == ("commit", 1):
+            shutil.copytree(tmp_path / "checkpoint", tmp_path / "copy")
+            done = subprocess.run(
+                [*program(tmp_path), "-", "copy"], capture_output=True, timeout=300
+            )
+            assert b"finished" in done.stdout, done.stderr[-2000:]
+
+    query = stream(spark, tmp_path, observer=meanwhile).start(availableNow=True)
+    with pytest.raises(Exception, match="another driver committed"):
+        query.awaitTermination()
+    expect_exact(tmp_path, 3)
+
+
+def program(folder):
+    return [sys.executable, str(Path(__file__).with_name("stream_job.py")), str(folder), "4"]
+
+
+def test_newer_manifest_stops(spark, tmp_path):
+    write_inputs(tmp_path / "in", 1)
+    made = stream(spark, tmp_path)
+    finish(made.start(availableNow=True))
+    path = tmp_path / "state" / made.log.last().name
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "format_version": 2}))
+    with pytest.raises(pr.FormatError, match="format_version: expected <= 1, got 2"):
+        stream(spark, tmp_path)
+
+
+def test_damaged_state_stops(spark, tmp_path):
+    write_inputs(tmp_path / "in", 2)
+    made = stream(spark, tmp_path)
+    finish(made.start(availableNow=True))
+    for files in made.log.last().tasks.values():
+        for level in files.levels:
+            path = tmp_path / "state" / level.name
+            path.write_bytes(path.read_bytes()[: level.bytes // 2])
+    write_inputs(tmp_path / "in", 3, start=2)
+    (tmp_path / "state").rename(tmp_path / "moved")  # workers keep files by name and place
+    again = stream(spark, tmp_path, directory=tmp_path / "moved")
+    with pytest.raises(Exception, match=r"state/.*\.arrow: expected"):
+        finish(again.start(availableNow=True))
+    assert again.log.last().batch_id == 1
+
+
+def test_full_disk_stops_and_goes_on(spark, tmp_path):
+    write_inputs(tmp_path / "in", 3)
+    made = stream(spark, tmp_path)
+    write = made.store.write
+
+    def full(name, data):
+        if name.startswith("stats/000000000001"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+        return write(name, data)
+
+    made.store.write = full
+    with pytest.raises(Exception, match="No space left on device"):
+        finish(made.start(availableNow=True))
+    assert made.log.last().batch_id == 0
+    finish(stream(spark, tmp_path).start(availableNow=True))
+    expect_exact(tmp_path, 3)
+
+
+def test_directory_that_is_not_shared_stops(spark, tmp_path):
+    write_inputs(tmp_path / "in", 1)
+
+    def hidden(name, number):
+        if name == "tasks":
+            made._shared()
+            shutil.rmtree(tmp_path / "state" / "nonces")
+
+    made = stream(spark, tmp_path, observer=hidden)
+    with pytest.raises(Exception, match="directory: expected one that all hosts share"):
+        finish(made.start(availableNow=True))
+
+
+def test_clean_up(spark, tmp_path):
+    write_inputs(tmp_path / "in", 6)
+    made = stream(spark, tmp_path, keep=2)
+    finish(made.start(availableNow=True))
+    log = made.log
+    kept = [log.read(n) for n in (4, 5)]
+    named = set().union(*(one.files for one in kept))
+    for folder in ("state", "routers", "stats"):
+        found = {str(p.relative_to(tmp_path / "state")) for p in files_in(tmp_path, folder)}
+        assert found == {name for name in named if name.startswith(f"{folder}/")}
+    assert not files_in(tmp_path, "staged")
+    assert len(files_in(tmp_path, "manifests")) == 2
+
+
+def files_in(tmp_path, folder):
+    return [p for p in (tmp_path / "state" / folder).rglob("*") if p.is_file()]
+
+
+def test_bad_arguments(spark, tmp_path):
+    write_inputs(tmp_path / "in", 1)
+    with pytest.raises(ValueError, match="df: expected a streaming DataFrame"):
+        su.RoutedStream(
+            *(spark.range(3), "id"),
+            tasks=2,
+            func=count_words,
+            state_schema="n bigint",
+            directory=tmp_path / "s",
+            checkpoint=tmp_path / "c",
+        )
+    for options, error in (
+        ({"cost": "x"}, "cost: expected one of word, got x"),
+        ({"keep": 1}, "keep: expected at least 2, got 1"),
+        ({"mergeable": True}, "mergeable: expected False"),
+        ({"state_schema": "word string"}, "expected distinct names, got 'word' twice"),
+        ({"tasks": 0}, "tasks"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=error):
+            stream(spark, tmp_path, **options)
+    assert not (tmp_path / "state").exists()
+
+
+def test_outputs_are_checked(spark, tmp_path):
+    write_inputs(tmp_path / "in", 1)
+    with pytest.raises(Exception, match=r"func: expected columns \['word', 'm'\]"):
+        finish(
+            stream(spark, tmp_path, output_schema="word string, m bigint").start(availableNow=True)
+        )
+    with pytest.raises(Exception, match="output_schema: expected one, as func gives outputs"):
+        finish(stream(spark, tmp_path, output_schema=None).start(availableNow=True))
+
+
+def test_empty_batch(spark, tmp_path):
+    """A batch whose rows are all filtered away still moves keys and commits."""
+    write_inputs(tmp_path / "in", 3)
+    made = stream(spark, tmp_path)
+    made.df = made.df.filter("word = 'none'")
+    finish(made.start(availableNow=True))
+    assert su.read_state(tmp_path / "state").num_rows == 0
+    assert metrics_of(spark, tmp_path).rows.tolist() == [0, 0, 0]
