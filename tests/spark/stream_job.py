@@ -101,10 +101,8 @@ def main():
 
     spark = local_session("local[2]", {"spark.sql.shuffle.partitions": "2"})
     spark.sparkContext.setLogLevel("OFF")
-    query = stream(spark, folder, tasks, observer=observer, checkpoint=checkpoint).start(
-        availableNow=True
-    )
-    query.awaitTermination()
+    made = stream(spark, folder, tasks, observer=observer, checkpoint=checkpoint)
+    made.start(availableNow=True).awaitTermination()
     print("finished", flush=True)
 
 

@@ -411,6 +411,18 @@ def test_outputs_are_checked(spark, tmp_path):
         finish(stream(spark, tmp_path, output_schema=None).start(availableNow=True))
 
 
+def test_state_of_another_task_stops(spark, tmp_path):
+    write_inputs(tmp_path / "in", 1)
+
+    def everywhere(state, batches):
+        state.write(pa.table({"word": ["w1"], "n": [1]}))
+
+    made = stream(spark, tmp_path, func=everywhere, output_schema=None)
+    with pytest.raises(Exception, match="a function may write the state of the keys of its rows"):
+        finish(made.start(availableNow=True))
+    assert made.log.last() is None
+
+
 def test_empty_batch(spark, tmp_path):
     """A batch whose rows are all filtered away still moves keys and commits."""
     write_inputs(tmp_path / "in", 3)
