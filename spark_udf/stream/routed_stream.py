@@ -20,6 +20,7 @@ Guarantees, each a test of that name in tests/spark/test_stream.py:
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -127,7 +128,7 @@ class RoutedStream:
         name: str = "stream",
         cost: str | None = None,
         balanced: bool = True,
-        gate: Gate | None = None,
+        gate: Gate | None = Gate(),  # noqa: B008 - copied, never changed
         smoothing: float = 0.3,
         reported: int | None = None,
         sink: Callable[[DataFrame, int], None] | None = None,
@@ -162,10 +163,11 @@ class RoutedStream:
         table = self._options.get("max_table", 3000) or 3000
         self.reported = reported or max(200, 2 * table // len(self.ring.tasks))
         self.store = LocalStore(self.directory)
-        self.log = Log(self.store, swept=("state/", "routers/", "stats/", "staged/", "nonces/"))
+        self.log = Log(self.store, swept=("state/", "routers/", "stats/", "staged/"))
         self._router: tuple[str, Router] | None = None
         self._query_id: str | None = None
         self._nonce: str | None = None
+        self._published = False
         self._swept = 0.0
         self._last: Manifest | None = None
         self._resume()
@@ -187,7 +189,7 @@ class RoutedStream:
     def _resume(self) -> None:
         """Read the last manifest and check that it is ours; nothing is written before."""
         last = self.log.last()
-        self._last, self._query_id = last, None
+        self._last, self._query_id, self._published = last, None, False
         gate = None if self._gate is None else Gate.from_json(self._gate.to_json())
         self.controller = Controller(gate, self._smoothing, **self._options)
         if last is None:
@@ -207,8 +209,10 @@ class RoutedStream:
         """One batch, for `foreachBatch`."""
         spark = df.sparkSession
         query_id = self._query(spark)
-        if self._is_done(batch_id, query_id):
-            self._publish(spark, batch_id)
+        done = self._is_done(batch_id, query_id)
+        if self._last is not None and not self._published:
+            self._publish(spark, self._last.batch_id if done else None)
+        if done:
             return
         before, router = self._routers()
         self._step("tasks", batch_id)
@@ -221,7 +225,7 @@ class RoutedStream:
         manifest = self._manifest(reports, router, step, batch_id, query_id, ran)
         self._step("commit", batch_id)
         self.log.commit(manifest)
-        self._last = manifest
+        self._last, self._published = manifest, False
         self._step("committed", batch_id)
         self._publish(spark, batch_id)
 
@@ -304,8 +308,10 @@ class RoutedStream:
         columns = checked(df, self.cols)
         where = position(df.sparkSession, router, columns.widened, columns.raw)
         rows = df.withColumns({TASK: where.task, POSITION: where.index, TICK: F.lit(False)})
-        ids = list(enumerate(router.tasks))
-        ticks = df.sparkSession.createDataFrame(ids, f"{POSITION} int, {TASK} int").select(
+        tasks = pa.array(router.tasks, pa.int32())
+        positions = pa.array(np.arange(len(tasks), dtype=np.int32))
+        local = df.sparkSession.createDataFrame(pa.table({TASK: tasks, POSITION: positions}))
+        ticks = local.select(
             *(F.lit(None).cast(f.dataType).alias(f.name) for f in df.schema.fields),
             *(F.col(TASK), F.col(POSITION), F.lit(True).alias(TICK)),
         )
@@ -332,8 +338,10 @@ class RoutedStream:
     def _shared(self) -> str:
         """A file that every worker has to see."""
         if self._nonce is None:
+            old = self.store.list("nonces/")
             self._nonce = f"nonces/{uuid.uuid4().hex}"
             self.store.write(self._nonce, self._nonce.encode())
+            self.store.delete(*old)
         return self._nonce
 
     @staticmethod
@@ -392,20 +400,22 @@ class RoutedStream:
 
     # -- after the commit; all of it may be done twice
 
-    def _publish(self, spark: SparkSession, batch_id: int) -> None:
+    def _publish(self, spark: SparkSession, batch_id: int | None) -> None:
+        """What follows the commit of the last manifest; the sink only where it is this batch's."""
         manifest = self._last
         assert manifest is not None
         publish(self.store, manifest.outputs, manifest.sequence)
-        self._step("published", batch_id)
+        self._step("published", manifest.batch_id)
         self._write_metrics(manifest)
-        if self.sink is not None:
+        if self.sink is not None and batch_id is not None:
             self.sink(self._outputs(spark, manifest.sequence), batch_id)
-        self._step("sunk", batch_id)
+        self._step("sunk", manifest.batch_id)
         self.log.keep(self.keep)
         if time.time() - self._swept > 3600:
             self._swept = time.time()
             self.log.sweep(24 * 3600, self._swept)
-        self._step("done", batch_id)
+        self._published = True
+        self._step("done", manifest.batch_id)
 
     def _outputs(self, spark: SparkSession, sequence: int) -> DataFrame:
         if self.output_schema is None:
@@ -418,7 +428,8 @@ class RoutedStream:
 
     def _write_metrics(self, manifest: Manifest) -> None:
         name = f"metrics/{manifest.sequence:012d}.parquet"
-        if name in self.store.list(name):
+        with contextlib.suppress(FileNotFoundError):
+            self.store.modified(name)
             return
         row = {
             "sequence": manifest.sequence,

@@ -132,9 +132,16 @@ def _as_type(column: pa.ChunkedArray, field: pa.Field, name: str) -> pa.ChunkedA
         any(kind(plain) for kind in family) and any(kind(field.type) for kind in family)
         for family in families
     )
+    alike = alike or _instants(plain, field.type)
     if not (alike or plain == field.type or pa.types.is_null(plain)):
         raise TypeError(f"{name}.{field.name}: expected {field.type}, got {given}")
     return column.cast(plain).cast(field.type)
+
+
+def _instants(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether both are points in time, of whatever zone: Spark gives them the session's."""
+    kinds = (one, other)
+    return all(pa.types.is_timestamp(kind) and kind.tz for kind in kinds) and one.unit == other.unit
 
 
 def _check_key(field: pa.Field) -> None:

@@ -1,8 +1,9 @@
 """A word count as a routed stream, for tests; run as a program it is a driver to be killed.
 
-    python stream_job.py DIRECTORY TASKS [STEP BATCH | - CHECKPOINT]
+    python stream_job.py DIRECTORY TASKS [STEP BATCH | - CHECKPOINT | lose -]
 
-kills itself with SIGKILL before step STEP of batch BATCH, or runs to the end from a checkpoint.
+kills itself with SIGKILL before step STEP of batch BATCH, or runs to the end from a checkpoint, or
+kills an executor of a small cluster.
 """
 
 import os
@@ -31,6 +32,21 @@ def count_words(state, batches):
     after = pa.table({"word": seen["word"], "n": counts})
     state.write(after)
     return after
+
+
+def losing(marker):
+    """The same, but the first task that runs after some batches kills its executor."""
+
+    def func(state, batches):
+        if len(state) > 10 and not os.path.exists(marker):  # noqa: PTH110 - in a worker
+            Path(marker).touch()
+            daemon = os.getppid()
+            status = Path(f"/proc/{daemon}/status").read_text()
+            executor = int(status.partition("PPid:")[2].split()[0])
+            os.kill(executor, signal.SIGKILL)
+        return count_words(state, batches)
+
+    return func
 
 
 def words_of(batch, rows=400, seed=0):
@@ -99,9 +115,13 @@ def main():
         if (name, str(number)) == (step, batch):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    spark = local_session("local[2]", {"spark.sql.shuffle.partitions": "2"})
+    func, master = count_words, "local[2]"
+    if step == "lose":  # an executor, of two
+        func, master = losing(str(folder / "lost")), "local-cluster[2,1,512]"
+    options = {"spark.sql.shuffle.partitions": "2", "spark.executor.memory": "512m"}
+    spark = local_session(master, options)
     spark.sparkContext.setLogLevel("OFF")
-    made = stream(spark, folder, tasks, observer=observer, checkpoint=checkpoint)
+    made = stream(spark, folder, tasks, func, observer=observer, checkpoint=checkpoint)
     made.start(availableNow=True).awaitTermination()
     print("finished", flush=True)
 

@@ -120,6 +120,23 @@ def test_killed(tmp_path):
     expect_exact(tmp_path, 6)
 
 
+def test_lost_executor(tmp_path):
+    """An executor of a cluster of processes is killed in the middle of a batch."""
+    write_inputs(tmp_path / "in", 3)
+    words = [*program(tmp_path), "lose", "-"]
+    folder = str(Path(__file__).parent)
+    done = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": folder},
+    )
+    assert "finished" in done.stdout, done.stderr[-3000:]
+    assert (tmp_path / "lost").exists()
+    expect_exact(tmp_path, 3)
+
+
 def test_second_run_continues(spark, tmp_path):
     write_inputs(tmp_path / "in", 2)
     finish(stream(spark, tmp_path).start(availableNow=True))

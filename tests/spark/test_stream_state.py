@@ -141,6 +141,18 @@ def collide(monkeypatch):
 # State of one task
 
 
+def test_instants_of_any_zone():
+    schema = StateSchema(
+        pa.schema([("t", pa.timestamp("us", "UTC"))]), pa.schema([("n", pa.int64())])
+    )
+    times = pa.array([0, 5], pa.timestamp("us", "America/New_York"))
+    rows = schema.row_batches(pa.table({"t": times, "n": [1, 2]}))
+    assert rows[0].column("t").type == pa.timestamp("us", "UTC")
+    assert rows[0].column("t").cast(pa.int64()).to_pylist() == [0, 5]
+    with pytest.raises(TypeError, match=r"rows\.t: expected timestamp"):
+        schema.row_batches(pa.table({"t": times.cast(pa.timestamp("us")), "n": [1, 2]}))
+
+
 def test_upsert_read_delete(store):
     s = open_state(store, {}, 0, schema=SCHEMA)
     s.write(row_table([((1, "x"), (10, "p")), ((2, "y"), (20, None)), ((1, "x"), (11, "q"))]))
