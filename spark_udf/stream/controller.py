@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -150,11 +151,15 @@ class Controller:
             "background": {str(task): load for task, load in self._background.items()},
             "gate": None if self.gate is None else json.loads(self.gate.to_json()),
         }
-        return json.dumps(document).encode()
+        return zlib.compress(json.dumps(document).encode(), 1)
 
     def restore(self, data: bytes) -> Self:
         """Take up what `to_bytes` wrote; options and parameters stay those given."""
-        document = _typed_json.read(data, _FORMAT, "stats", dict)
+        try:
+            text = zlib.decompress(data)
+        except zlib.error as error:
+            raise FormatError(f"stats: expected what to_bytes wrote, got {error}") from error
+        document = _typed_json.read(text, _FORMAT, "stats", dict)
         stats = KeyStats.from_bytes(base64.b64decode(document["stats"], validate=True))
         if stats.smoothing == self.smoothing:
             self._stats = stats

@@ -168,6 +168,7 @@ class RoutedStream:
         self._query_id: str | None = None
         self._nonce: str | None = None
         self._published = False
+        self._control = 0  # bytes of statistics and routers written for the batch
         self._swept = 0.0
         self._last: Manifest | None = None
         self._resume()
@@ -370,11 +371,13 @@ class RoutedStream:
         ran: float,
     ) -> Manifest:
         last = self._last
-        stats = None
+        stats, self._control = None, 0
         if self.balanced:
-            stats = f"stats/{batch_id:012d}-{uuid.uuid4().hex}.json"
-            self.store.write(stats, self.controller.to_bytes())
+            stats = f"stats/{batch_id:012d}-{uuid.uuid4().hex}"
+            self._control += self.store.write(stats, self.controller.to_bytes())
         written = self._write_router(router, None if last is None else last.next_router)
+        next_router = self._write_router(step.router, written)
+        numbers = metrics(reports, router, step, ran)
         return Manifest(
             job=Job(self.name, len(router.tasks), self.schema),
             query_id=query_id,
@@ -383,10 +386,10 @@ class RoutedStream:
             previous=None if last is None else last.reference,
             tasks={report.task: report.files for report in reports},
             router=written,
-            next_router=self._write_router(step.router, written),
+            next_router=next_router,
             stats=stats,
             outputs=tuple(report.output for report in reports if report.output is not None),
-            metrics=metrics(reports, router, step, ran),
+            metrics={**numbers, "control_bytes": self._control},
         )
 
     def _write_router(self, router: Router, known: RouterFile | None) -> RouterFile:
@@ -394,7 +397,7 @@ class RoutedStream:
         if known is not None and (known.version, known.fingerprint) == here:
             return known
         name = f"routers/{router.version:012d}-{uuid.uuid4().hex}"
-        self.store.write(name, router.to_bytes())
+        self._control += self.store.write(name, router.to_bytes())
         self._router = (name, router)
         return RouterFile(name, router.version, router.fingerprint)
 
@@ -465,7 +468,8 @@ METRICS = pa.schema(
     [
         *((name, pa.int64()) for name in ("sequence", "batch_id", "router_version", "table")),
         *((name, pa.int64()) for name in ("rows", "output_rows", "state_rows", "state_bytes")),
-        *((name, pa.int64()) for name in ("written_bytes", "keys_moved", "bytes_moved")),
+        *((name, pa.int64()) for name in ("written_bytes", "control_bytes")),
+        *((name, pa.int64()) for name in ("keys_moved", "bytes_moved")),
         *((name, pa.float64()) for name in ("imbalance", "expected_imbalance", "plan_seconds")),
         *((name, pa.float64()) for name in ("seconds", "slowest_seconds")),
         *(("applied", pa.bool_()), ("reason", pa.string())),
