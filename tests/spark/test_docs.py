@@ -1,4 +1,4 @@
-"""The code of docs/spark.md runs."""
+"""The code of docs/spark.md runs, and so does that of the README."""
 
 import re
 from collections import Counter
@@ -11,7 +11,9 @@ from stream_job import words_of, write_inputs
 
 import spark_udf as su
 
-TEXT = (Path(__file__).parent.parent.parent / "docs" / "spark.md").read_text()
+ROOT = Path(__file__).parent.parent.parent
+TEXT = (ROOT / "docs" / "spark.md").read_text()
+README = (ROOT / "README.md").read_text()
 
 
 @pytest.fixture
@@ -21,11 +23,18 @@ def blocks():
     return found
 
 
-def test_first_block(spark, blocks, capsys):
+def in_readme():
+    (block,) = re.findall(r"```python\n(import spark_udf.*?)```", README, re.DOTALL)
+    return block
+
+
+@pytest.mark.parametrize("where", ["docs", "readme"])
+def test_first_block(spark, blocks, capsys, where):
     from pyspark.sql import functions as F
 
     df = spark.range(3000).select((F.col("id") % 70).alias("user_id"))
-    code = blocks[0].replace("tasks=200", "tasks=5").replace("agg(...)", "count().collect()")
+    block = blocks[0] if where == "docs" else in_readme()
+    code = block.replace("tasks=200", "tasks=5").replace("agg(...)", "count().collect()")
     exec(code, {"df": df})
     assert "imbalance" in capsys.readouterr().out
 
