@@ -55,7 +55,7 @@ test:
 	@$(PYTHON) tests/run.py $(PARTS)
 
 run: build
-	@$(BIN)/python examples/first_look.py
+	@$(BIN)/python -m pyroute run
 
 bench: build .venv/installed-bench
 	@$(BIN)/python -m bench.compare

@@ -13,7 +13,7 @@ except ImportError as error:
 from spark_udf.balance import Balanced, balance, balanced, repartition
 from spark_udf.by_key import apply_by_key
 from spark_udf.columns import key
-from spark_udf.join import balance_join
+from spark_udf.join import Joined, balance_join
 from spark_udf.route import route
 from spark_udf.stats import collect_pairs, collect_stats, sketch, top_keys
 from spark_udf.stream.routed_stream import RoutedStream, read_state
@@ -22,6 +22,7 @@ from spark_udf.udfs import key_udf, mean_time_udf, route_udf
 
 __all__ = [
     "Balanced",
+    "Joined",
     "KeyedState",
     "RoutedStream",
     "apply_by_key",

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, GroupedData, Window, WindowSpec
+from pyspark.sql.types import StructType
 
 from pyroute import Plan, Ring, Router, SparkHash, rebalance
 from spark_udf import _spark
+from spark_udf.by_key import Function, Work
 from spark_udf.columns import ColumnOrName
 from spark_udf.route import routed
 from spark_udf.stats import Measured, measure
@@ -38,6 +40,8 @@ class Balanced:
     plan: Plan
     statistics: Measured
     cols: tuple[ColumnOrName, ...]
+    placed: bool = True
+    """Whether the rows are in one partition per task; not so where a join was left to Spark."""
 
     def group_by(self, *more: ColumnOrName) -> GroupedData:
         """`groupBy` of task, key and more columns: no exchange beyond the one already made.
@@ -63,6 +67,21 @@ class Balanced:
             raise TypeError("join: expected a key given by names, got expressions")
         placed = routed(other, self.router, names, None)
         return self.df.join(placed, [_spark.TASK, *names], how)
+
+    def apply_by_key(
+        self, func: Function, schema: StructType | str, merge: Function | None = None
+    ) -> DataFrame:
+        """What a function makes of the rows of each key: `apply_by_key`, without an exchange.
+
+        Parameters
+        ----------
+        func, schema, merge
+            Those of `apply_by_key`; `merge` is needed where keys are split, and then what `func`
+            answered is exchanged.
+        """
+        work = Work(self.router, func, schema, merge)
+        df = self.df if self.placed else routed(self.df, self.router, self.cols, None)
+        return work.of(df, self.cols)
 
     def _expect_whole(self, what: str) -> None:
         if self.router.splits:

@@ -51,8 +51,12 @@ def key(*cols: ColumnOrName) -> Column:
     for column in columns:
         parts += _ways(column)
         if len(columns) > 1:
-            parts.append(F.when(column.isNull(), F.lit(1).cast("bigint")))
+            parts.append(_null_mark(column))
     return F.xxhash64(*parts).alias(KEY)
+
+
+def _null_mark(column: Column) -> Column:
+    return F.when(column.isNull(), F.lit(1).cast("bigint"))
 
 
 def as_columns(cols: Sequence[ColumnOrName]) -> list[Column]:
@@ -97,6 +101,17 @@ class KeyColumns:
     widened: list[Column]
     """The same, as cheap as possible to hash."""
     fields: list[T.StructField]
+
+    @property
+    def identity(self) -> Column:
+        """`key` of them, written for their types: no other way to hash them is in the plan."""
+        parts: list[Column] = []
+        for column, field in zip(self.widened, self.fields, strict=True):
+            exact = isinstance(field.dataType, T.DecimalType)
+            parts += _ways(column) if exact else [column]
+            if len(self.widened) > 1:
+                parts.append(_null_mark(column))
+        return F.xxhash64(*parts).alias(KEY)
 
 
 def checked(df: DataFrame, cols: Sequence[ColumnOrName]) -> KeyColumns:

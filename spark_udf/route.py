@@ -49,7 +49,7 @@ def route(router: Router, *cols: ColumnOrName, salt: ColumnOrName | None = None)
         for example `F.xxhash64("*")`. It must be a pure function of the row.
     """
     columns = as_columns(cols)
-    return position(_spark.session(), router, columns, columns, salt).task
+    return position(_spark.session(), router, key(*columns), columns, salt).task
 
 
 class Position:
@@ -63,14 +63,14 @@ class Position:
 def position(
     spark: SparkSession,
     router: Router,
-    columns: Sequence[Column],
+    identity: Column,
     raw: Sequence[Column],
     salt: ColumnOrName | None = None,
 ) -> Position:
     """Task and position of each row, as expressions of one session.
 
-    `columns` are what the identity is made of, `raw` the same as they came: an engine's home
-    hashes an int and a bigint differently.
+    `raw` are the columns of the identity as they came: an engine's home hashes an int and a bigint
+    differently.
     """
     if not isinstance(router, Router):
         raise TypeError(f"router: expected a Router, got {type(router).__name__}")
@@ -80,21 +80,70 @@ def position(
             ' by it; F.xxhash64("*") is a hash of the whole row'
         )
     spread = None if salt is None else as_columns([salt])[0].cast("bigint")
-    home = router.home
-    if not isinstance(home, Ring | SparkHash):
+    if not isinstance(router.home, Ring | SparkHash):
         return _by_udf(spark, router, raw, spread)
-    arrays = compile_router(router)
-    table = _one_row(spark, arrays)
-    identity = key(*columns)
-    if isinstance(home, SparkHash):
-        at_home = _spark_hash(home, raw)
-    else:
-        at_home = F.get(
-            table("owners"), F.shiftrightunsigned(identity, arrays.circle_shift).cast("int")
-        )
-    index = _lookup(arrays, table, identity, at_home, spread)
-    task = index if arrays.contiguous else F.get(table("tasks"), index)
+    places = Places(spark, router, identity, raw)
+    index = places.one(places.place, identity, spread)
+    task = index if places.arrays.contiguous else F.get(places.table("tasks"), index)
     return Position(task.cast("int"), index.cast("int"))
+
+
+class Places:
+    """Where rows go, as JVM expressions: positions of tasks, for a router that the JVM can compute.
+
+    A split key's rows go to one of its tasks each, or all of them to every one.
+    """
+
+    def __init__(
+        self, spark: SparkSession, router: Router, identity: Column, raw: Sequence[Column]
+    ) -> None:
+        home = router.home
+        self.arrays = compile_router(router)
+        self.table = _one_row(spark, self.arrays)
+        self._spark = spark
+        if isinstance(home, SparkHash):
+            at_home = _spark_hash(home, raw)
+        else:
+            circle = F.shiftrightunsigned(identity, self.arrays.circle_shift).cast("int")
+            at_home = F.get(self.table("owners"), circle)
+        self.place = _lookup(self.arrays, self.table, identity, at_home)
+        """Position of each row's task; ~split for a split key."""
+
+    def one(self, place: Column, identity: Column, salt: Column | None) -> Column:
+        """A position for each row; rows of a split key are spread by the salt."""
+        if salt is None or not len(self.arrays.counts):
+            return place
+        return F.when(place >= 0, place).otherwise(self._share(place, identity, salt))
+
+    def every(
+        self, place: Column, identity: Column, salt: Column | None, copied: Sequence[bool]
+    ) -> Column:
+        """The positions of each row as an array: all of a split key's, where those are copied.
+
+        Parameters
+        ----------
+        place, identity
+            What they are here, or columns that hold them: they are used many times.
+        salt
+            Spreads the rows of the split keys that are not copied; None where all are.
+        copied
+            By split, in the router's order.
+        """
+        split = F.bitwise_not(place)
+        start, count = F.get(self.table("starts"), split), F.get(self.table("counts"), split)
+        found = F.when(place >= 0, F.array(F.coalesce(place, F.lit(0))))
+        whole = F.slice(self.table("shares"), start + 1, count)
+        if salt is None:
+            return found.otherwise(whole)
+        flags = _local(self._spark, {"copied": np.array(copied, np.int32)})("copied")
+        share = F.coalesce(self._share(place, identity, salt).cast("int"), F.lit(0))
+        return found.when(F.get(flags, split) == 1, whole).otherwise(F.array(share))
+
+    def _share(self, place: Column, identity: Column, salt: Column) -> Column:
+        split = F.bitwise_not(place)
+        start, count = F.get(self.table("starts"), split), F.get(self.table("counts"), split)
+        turn = F.pmod(F.xxhash64(identity, salt), count.cast("bigint"))
+        return F.get(self.table("shares"), (start + turn).cast("int"))
 
 
 def whole_row(df: DataFrame) -> Column:
@@ -115,7 +164,7 @@ def routed(
     columns = checked(df, cols)
     if router.splits and salt is None:
         salt = whole_row(df)
-    where = position(df.sparkSession, router, columns.widened, columns.raw, salt)
+    where = position(df.sparkSession, router, columns.identity, columns.raw, salt)
     n = len(router.tasks)
     named = df.withColumn(_spark.TASK, where.task)
     if tuple(router.tasks) == tuple(range(n)):
@@ -183,10 +232,8 @@ def _element(values: Any) -> T.DataType:
     return T.LongType() if values.dtype == np.int64 else T.IntegerType()
 
 
-def _lookup(
-    arrays: Arrays, table: Table, identity: Column, at_home: Column, salt: Column | None
-) -> Column:
-    """The position of each row's task."""
+def _lookup(arrays: Arrays, table: Table, identity: Column, at_home: Column) -> Column:
+    """The position of each row's task; ~split for a split key."""
     if not arrays.tabled:
         return at_home
     mask = F.lit((1 << arrays.slot_bits) - 1).cast("bigint")
@@ -202,13 +249,7 @@ def _lookup(
         )
         home_of_others = F.bitwise_not(at_home)
     found = found.when(F.get(keys, second) == identity, F.get(places, second))
-    place = found.otherwise(home_of_others)
-    if salt is None or not len(arrays.counts):
-        return place
-    split = F.bitwise_not(place)
-    turn = F.pmod(F.xxhash64(identity, salt), F.get(table("counts"), split).cast("bigint"))
-    share = F.get(table("shares"), (F.get(table("starts"), split) + turn).cast("int"))
-    return F.when(place >= 0, place).otherwise(share)
+    return found.otherwise(home_of_others)
 
 
 def _spark_hash(home: SparkHash, columns: Sequence[Column]) -> Column:

@@ -25,16 +25,18 @@ REMEDY = (
 )
 
 
-def shipped(function: str, *arguments: Any) -> Callable[..., Any]:
-    """A function of `_convert` with its first arguments, to be called in a Python worker."""
+def shipped(function: str, *arguments: Any, module: str = "_convert") -> Callable[..., Any]:
+    """A function of a module here with its first arguments, to be called in a Python worker."""
     remedy = REMEDY
 
     def call(*columns: Any) -> Any:
+        import importlib
+
         try:
-            from spark_udf import _convert
+            found = importlib.import_module(f"spark_udf.{module}")
         except ImportError as error:
             raise ImportError(f"{remedy}: {error}") from None
-        return getattr(_convert, function)(*arguments, *columns)
+        return getattr(found, function)(*arguments, *columns)
 
     return call
 

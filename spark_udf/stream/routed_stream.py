@@ -307,7 +307,7 @@ class RoutedStream:
     def _placed(self, df: DataFrame, router: Router) -> DataFrame:
         """Rows with their task, and a tick for every task: a task without rows runs too."""
         columns = checked(df, self.cols)
-        where = position(df.sparkSession, router, columns.widened, columns.raw)
+        where = position(df.sparkSession, router, columns.identity, columns.raw)
         rows = df.withColumns({TASK: where.task, POSITION: where.index, TICK: F.lit(False)})
         tasks = pa.array(router.tasks, pa.int32())
         positions = pa.array(np.arange(len(tasks), dtype=np.int32))

@@ -1,0 +1,36 @@
+"""The command `pyroute`.
+
+A command is a function with typer's annotations that an entry point of the group
+`pyroute.commands` names, in this distribution or in another:
+
+    [project.entry-points."pyroute.commands"]
+    run = "spark_udf.run:run [spark]"
+
+The extra in brackets is what the command needs; where it is missing the error says how to add it.
+The first line of the function's docstring is its line in `pyroute --help`, what comes before the
+section Examples its own help, and Examples are shown below the options. A command is imported when
+it is called and not before, so nothing here knows Spark. What it raises becomes one line and exit
+code 1; `--debug` (`pyroute.cli.options.Debug`) shows the traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+_NEEDED = ("typer", "rich", "click")
+
+
+def main() -> None:
+    """Run the command line; ends the process."""
+    try:
+        from pyroute.cli.app import app
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in _NEEDED:
+            raise
+        sys.stderr.write(f"pyroute: {error}: pip install 'pyroute-core[cli]'\n")
+        raise SystemExit(1) from None
+    app(prog_name="pyroute")

@@ -1,0 +1,676 @@
+"""Join of two skewed sides: hot keys of both placed together, keys heavier than a task split.
+
+    cost of a key = its rows on the left + its rows on the right + its rows in the result
+
+A key that is heavier than a task is split: its rows on one side are spread over several tasks by a
+hash of the row, and its rows on the other side are copied to each of them. So every pair of rows
+meets in exactly one task:
+
+    spread side  the one with more rows of that key, as far as the join allows it: a side whose
+                 unmatched rows are in the result cannot be copied, so that a left, semi or anti
+                 join spreads the left, a right join the right, and a full join none
+    null keys    have no partner: they are left out where the result has none of them, and else are
+                 spread without copies, whatever the join
+    how many     as few tasks as bring the share, copies included, below what a task may carry; not
+                 so many that the copies cost more than a quarter of what is spread
+
+Whatever the statistics said, the result is that of Spark's own join: they decide where rows meet,
+never whether.
+
+Each side has one exchange. Spark knows the partitions by one integer, the row's place, and joins on
+that alone, so that it needs no other exchange and sorts by a number whatever the key is:
+
+    place = position of the task + number of tasks * low bits of the identity
+
+(of a null key other bits, different ones on either side, because it is not to meet anything). That
+the keys themselves are equal is a condition on the pairs, written so that Spark does not take it
+for a second column to sort by. A join that Spark would broadcast is left to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pyspark.sql import Column, DataFrame, GroupedData, Window, WindowSpec
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from pyroute import Keys, Plan, Ring, Router, Snapshot, SparkHash, rebalance
+from spark_udf import _spark
+from spark_udf.balance import MAX_IMBALANCE, MAX_TABLE, Balanced
+from spark_udf.by_key import Function
+from spark_udf.columns import ColumnOrName, as_columns, checked
+from spark_udf.route import Places, exchange, whole_row
+from spark_udf.stats import Measured, measure
+
+_LOG = logging.getLogger("pyroute.spark")
+
+PLACE = "pyroute_place"
+"""Name of the column that Spark knows the partitions by."""
+
+COPIES = 0.25
+"""What the copies of a split key may cost, as a share of what is spread."""
+
+Reals = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.uint64]
+
+LEFT, RIGHT, BOTH = 1, 2, 3
+"""Which side of a split key is spread; both, where it has no partner."""
+
+
+@dataclass(frozen=True)
+class How:
+    """A kind of join."""
+
+    name: str
+    sql: str
+    physical: str
+    keeps: int  # sides whose rows without a partner are in the result
+    spreads: int  # sides that may be spread
+
+    @property
+    def why(self) -> str:
+        """Why a key stands in the way of balance."""
+        if self.spreads == BOTH:
+            return ""
+        if not self.spreads:
+            return "; a full join keeps unmatched rows of both sides, so that neither can be copied"
+        side = "left" if self.spreads == LEFT else "right"
+        return f"; a {self.name} join can spread only the {side}"
+
+    def rows(self, left: Reals, right: Reals) -> Reals:
+        """Rows in the result of a key with so many rows on the left and on the right."""
+        if self.name == "leftsemi":
+            return np.where(right > 0, left, 0.0)
+        if self.name == "leftanti":
+            return np.where(right > 0, 0.0, left)
+        alone = np.zeros_like(left)
+        if self.keeps & LEFT:
+            alone = np.where(right > 0, alone, left)
+        if self.keeps & RIGHT:
+            alone = np.where(left > 0, alone, alone + right)
+        return left * right + alone
+
+
+HOWS = {
+    how.name: how
+    for how in (
+        How("inner", "INNER JOIN", "Inner", 0, BOTH),
+        How("left", "LEFT JOIN", "LeftOuter", LEFT, LEFT),
+        How("right", "RIGHT JOIN", "RightOuter", RIGHT, RIGHT),
+        How("full", "FULL JOIN", "FullOuter", BOTH, 0),
+        How("leftsemi", "LEFT SEMI JOIN", "LeftSemi", 0, LEFT),
+        How("leftanti", "LEFT ANTI JOIN", "LeftAnti", LEFT, LEFT),
+    )
+}
+_ALIASES = {
+    "leftouter": "left",
+    "rightouter": "right",
+    "outer": "full",
+    "fullouter": "full",
+    "semi": "leftsemi",
+    "anti": "leftanti",
+}
+
+
+class Joined(Balanced):
+    """The rows of a join, and how they met.
+
+    They are in one partition per task, and Spark knows that equal `pyroute_place` are in one. Where
+    the join was left to Spark (`placed` is False) they have no such column.
+    """
+
+    def group_by(self, *more: ColumnOrName) -> GroupedData:
+        """`groupBy` of place, key and more columns: no exchange beyond those already made.
+
+        Where keys are split each of their tasks gives a row of its own: partial results.
+        """
+        return self.df.groupBy(*self._by, *self.cols, *more)
+
+    def window(self, *more: ColumnOrName) -> WindowSpec:
+        """`Window.partitionBy` of place, key and more columns; add the order to it."""
+        self._expect_whole("window")
+        return Window.partitionBy(*self._by, *self.cols, *more)
+
+    def join(self, other: DataFrame, how: str = "inner") -> DataFrame:
+        """Join on the same columns: one exchange, for the other side."""
+        self._expect_whole("join")
+        kind, names = _kind_of(how), [str(name) for name in self.cols]
+        _names(self.df, other, names)
+        if not self.placed:
+            return self.df.join(other, names, kind.name)
+        mine = Side(self.df.drop(PLACE), names, LEFT, kind)
+        theirs = Side(other.drop(_spark.TASK, PLACE), names, RIGHT, kind)
+        columns = iter(mine.columns)
+        renamed = [mine.place if name == PLACE else next(columns) for name in self.df.columns]
+        placed = [mine.fenced(self.df.toDF(*renamed)), theirs.placed(self.router, {})]
+        return _meet(mine, theirs, placed, kind, len(self.router.tasks))
+
+    def apply_by_key(
+        self, func: Function, schema: T.StructType | str, merge: Function | None = None
+    ) -> DataFrame:
+        """What a function makes of the rows of each key: `apply_by_key`, without an exchange."""
+        return Balanced.apply_by_key(replace(self, df=self.df.drop(PLACE)), func, schema, merge)
+
+    @property
+    def _by(self) -> list[str]:
+        return [PLACE] if self.placed else []
+
+
+def balance_join(
+    left: DataFrame,
+    right: DataFrame,
+    on: str | Sequence[str],
+    tasks: int | Ring | SparkHash | Router,
+    how: str = "inner",
+    *,
+    method: str = "exact",
+    salt: tuple[ColumnOrName | None, ColumnOrName | None] = (None, None),
+    **options: Any,
+) -> Joined:
+    """`left.join(right, on, how)` on balanced partitions; keys heavier than a task are split.
+
+    `Joined.df` has the columns of that join and `pyroute_place` after those of the key: drop it
+    where it is not wanted. `Joined.plan.loads_before` is what the home alone would give.
+
+    A join that Spark would do by broadcast is left to it: then `Joined.placed` is False, there is
+    no `pyroute_place`, and `Joined.plan.reasons` says so. To have it balanced all the same, set
+    `spark.sql.autoBroadcastJoinThreshold` to -1. Both sides are read twice, for the statistics and
+    for the join: cache what is dear to compute.
+
+    Parameters
+    ----------
+    left, right
+        The sides. `pyroute_task` and `pyroute_place` of an earlier placement are left out.
+    on
+        Names of the key's columns, which both sides have in one type.
+    tasks
+        How many partitions; or a home, or the router in force, whose splits are made anew.
+    how
+        inner, left, right, full, leftsemi or leftanti, or another of Spark's names for these.
+    method
+        How statistics are made: `collect_stats`.
+    salt
+        What spreads the rows of a split key, for the left and for the right: a pure function of
+        the row. None is a hash of the whole row, which needs all columns of that side and cannot
+        part rows that are equal in every one.
+    **options
+        Those of `pyroute.rebalance`; here `max_imbalance` is 0.01, `max_table` 50,000 and
+        `mergeable`, which allows splits, True unless given.
+    """
+    _spark.need("balance_join", 4, 1)
+    kind = _kind_of(how)
+    names = _names(left, right, on)
+    left, right = left.drop(_spark.TASK, PLACE), right.drop(_spark.TASK, PLACE)
+    router = _without_splits(tasks)
+    options = {"max_imbalance": MAX_IMBALANCE, "max_table": MAX_TABLE, **options}
+    mergeable = options.pop("mergeable", True)
+    joined_by = _broadcast(left, right, names, kind)
+    if joined_by is not None:
+        return _left_to_spark(left.join(right, names, kind.name), names, router, joined_by, options)
+    sides = (
+        Side(left, names, LEFT, kind, _salt(salt, 0)),
+        Side(right, names, RIGHT, kind, _salt(salt, 1)),
+    )
+    measured = [side.measure(method, router) for side in sides]
+    spreads = sum(side.number for side in sides if side.can_spread) if mergeable else 0
+    work = Work.of(measured[0], measured[1], kind, spreads)
+    ours = not isinstance(tasks, Router | Ring | SparkHash)
+    placing = work.place(router, ours, options)
+    if mergeable:
+        advice = "; mergeable work could be split"
+        placing.plan.reasons = [r.replace(advice, kind.why) for r in placing.plan.reasons]
+    placed = [side.placed(placing.router, placing.directions) for side in sides]
+    df = _meet(*sides, placed, kind, len(router.tasks))
+    _LOG.info("join: %d keys, %d split", len(work.ids), len(placing.directions))
+    return Joined(df, placing.router, placing.plan, work.measured, tuple(names))
+
+
+def _without_splits(tasks: Any) -> Router:
+    router = tasks if isinstance(tasks, Router) else Router(tasks)
+    if not isinstance(router.home, Ring | SparkHash):
+        raise TypeError(
+            "tasks: expected a number, or a home that the JVM can compute (Ring, SparkHash),"
+            f" got {type(router.home).__name__}"
+        )
+    return Router(router.home, router.table, None, router.version) if router.splits else router
+
+
+def _kind_of(how: str) -> How:
+    if not isinstance(how, str):
+        raise TypeError(f"how: expected a name, got {type(how).__name__}")
+    plain = how.lower().replace("_", "")
+    kind = HOWS.get(_ALIASES.get(plain, plain))
+    if kind is None:
+        raise ValueError(f"how: expected one of {', '.join(HOWS)}, got {how}")
+    return kind
+
+
+def _names(left: DataFrame, right: DataFrame, on: str | Sequence[str]) -> list[str]:
+    """The names of the key's columns, checked on both sides."""
+    _spark.expect_frame(left, "left")
+    _spark.expect_frame(right, "right")
+    names = [on] if isinstance(on, str) else list(on)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise TypeError("on: expected names of columns that both sides have, got others")
+    if len(set(names)) != len(names):
+        raise ValueError(f"on: expected distinct names, got {', '.join(names)}")
+    for name, side in (("left", left), ("right", right)):
+        for column in names:
+            if column.lower() not in {one.lower() for one in side.columns}:
+                raise ValueError(
+                    f"on: expected one of {', '.join(side.columns)} ({name}), got {column}"
+                )
+    quoted = [_quoted(name) for name in names]
+    pairs = zip(checked(left, quoted).fields, checked(right, quoted).fields, strict=True)
+    for one, other in pairs:
+        if not _comparable(one.dataType, other.dataType):
+            raise TypeError(
+                f"on: expected {one.name} in one type on both sides, got"
+                f" {one.dataType.simpleString()} and {other.dataType.simpleString()}: cast one"
+            )
+    return names
+
+
+_WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DecimalType)
+
+
+def _comparable(one: T.DataType, other: T.DataType) -> bool:
+    """Whether equal values of the two types have equal identities."""
+    if isinstance(one, T.NullType) or isinstance(other, T.NullType):
+        return True
+    if isinstance(one, _WHOLE) and isinstance(other, _WHOLE):
+        return True
+    return type(one) is type(other)
+
+
+def _salt(salt: Any, at: int) -> ColumnOrName | None:
+    if not isinstance(salt, tuple) or len(salt) != 2:
+        raise TypeError(f"salt: expected a pair, for left and right, got {type(salt).__name__}")
+    one: ColumnOrName | None = salt[at]
+    return one
+
+
+class Side:
+    """One side of the join, its columns under names of its own."""
+
+    def __init__(
+        self,
+        df: DataFrame,
+        names: Sequence[str],
+        number: int,
+        how: How,
+        salt: ColumnOrName | None = None,
+    ) -> None:
+        self.number = number
+        self.names = df.columns
+        prefix = "pyroute_l" if number == LEFT else "pyroute_r"
+        self.columns = [f"{prefix}{i}" for i in range(len(self.names))]
+        self.key = [self.columns[_find(self.names, name)] for name in names]
+        self.place = f"{prefix}_place"
+        if salt is None:
+            df = df.toDF(*self.columns)
+            self._salt = _hash_of_row(df.drop(*self.key))
+        else:
+            name = f"{prefix}_salt"
+            df = df.withColumn(name, as_columns([salt])[0].cast("bigint"))
+            df = df.toDF(*self.columns, name)
+            self._salt = F.col(name)
+        self.can_spread = self._salt is not None
+        self._how = how
+        self._keeps = bool(how.keeps & number)
+        if not self._keeps:  # a null key never joins
+            for name in self.key:
+                df = df.filter(F.col(name).isNotNull())
+        self._df = df
+
+    def measure(self, method: str, router: Router) -> Measured:
+        """Rows of each key."""
+        return measure(self._df, self.key, method=method, router=router)
+
+    def placed(self, router: Router, directions: Mapping[int, int]) -> DataFrame:
+        """The rows in one partition per task.
+
+        Parameters
+        ----------
+        router
+            Which task that is.
+        directions
+            Which side of each split key is spread, by identity.
+        """
+        columns = checked(self._df, self.key)
+        # Columns of their own for what is used more than once.
+        df = self._df.withColumn("pyroute_id", columns.identity)
+        identity, found = F.col("pyroute_id"), F.col("pyroute_found")
+        places = Places(df.sparkSession, router, identity, columns.raw)
+        df = df.withColumn("pyroute_found", places.place)
+        copied = [not directions[one] & self.number for one in router.split_ids.tolist()]
+        salt = None if all(copied) else self._salt
+        null = F.lit(False)
+        for name in self.key if self._keeps else ():
+            null |= F.col(name).isNull()
+        if salt is not None and self._how.keeps == BOTH:
+            salt = F.when(null, salt).otherwise(0)  # others of that identity have partners
+        if any(copied):
+            at = F.explode(places.every(found, identity, salt, copied))
+        else:
+            at = places.one(found, identity, salt)
+        n = len(router.tasks)
+        df = df.withColumn("pyroute_at", at)
+        bits = (2**32 // n).bit_length() - 1
+        low = _low(identity, bits)
+        if self._keeps:
+            # A null key is not compared with any other of its identity, nor with the other side's.
+            lone = _low(F.bitwise_not(identity), bits)
+            odd = F.lit(int(self.number == RIGHT))
+            low = F.when(null, lone - F.pmod(lone, F.lit(2)) + odd).otherwise(low)
+        # Never null: otherwise Spark would ask, of each row, and compute the place once more.
+        place = F.coalesce((F.col("pyroute_at") + low * n).cast("int"), F.lit(0))
+        df = df.select(*self.columns, place.alias(self.place))
+        return self.fenced(exchange(df, n, F.col(self.place)))
+
+    def fenced(self, df: DataFrame) -> DataFrame:
+        """The placed rows, which stay where they are.
+
+        Spark moves a semi or anti join below the exchange of its left side, but not below a filter
+        that it cannot move itself.
+        """
+        moves = self.number == LEFT and self._how.name in ("leftsemi", "leftanti")
+        return df.filter(F.spark_partition_id() >= 0) if moves else df
+
+
+def _find(names: Sequence[str], name: str) -> int:
+    return names.index(name) if name in names else [n.lower() for n in names].index(name.lower())
+
+
+def _low(identity: Column, bits: int) -> Column:
+    """The low bits of an identity as a number around 0."""
+    return identity.bitwiseAND(F.lit((1 << bits) - 1).cast("bigint")) - (1 << (bits - 1))
+
+
+def _hash_of_row(df: DataFrame) -> Column | None:
+    """What tells rows apart; None where there is nothing that can be hashed."""
+    try:
+        return whole_row(df)
+    except TypeError:
+        return None
+
+
+def _meet(left: Side, right: Side, placed: Sequence[DataFrame], how: How, tasks: int) -> DataFrame:
+    """The placed sides, joined; columns as Spark has them for names, `pyroute_place` after the key.
+
+    Parameters
+    ----------
+    left, right
+        The sides, for their names.
+    placed
+        Their rows, each with its place.
+    how
+        The kind of join.
+    tasks
+        How many.
+    """
+    meets = F.col(left.place) == F.col(right.place)
+    for one, other in zip(left.key, right.key, strict=True):
+        meets &= (F.col(one) <= F.col(other)) & (F.col(one) >= F.col(other))
+    df = placed[0].join(placed[1], meets, how.name)
+    semi = how.name in ("leftsemi", "leftanti")
+    named = dict(zip(left.columns, left.names, strict=True))
+    named |= dict(zip(right.columns, right.names, strict=True))
+    columns = []
+    for one, other in zip(left.key, right.key, strict=True):
+        shown = F.coalesce(one, other) if how.keeps == BOTH else F.col(one)
+        name = one
+        if how.keeps == RIGHT:
+            shown, name = F.col(other), other
+        columns.append(shown.alias(named[name]))
+    columns.append(_place_of(left, right, how, tasks).alias(PLACE))
+    for side in (left,) if semi else (left, right):
+        rest = [column for column in side.columns if column not in side.key]
+        columns += [F.col(column).alias(named[column]) for column in rest]
+    return df.select(*columns)
+
+
+def _place_of(left: Side, right: Side, how: How, tasks: int) -> Column:
+    """The place of a row of the result: one for each key and task."""
+    if how.keeps != BOTH:
+        return F.col(right.place if how.keeps == RIGHT else left.place)
+    null = F.lit(False)
+    for name in right.key:
+        null |= F.col(name).isNull()
+    # A null key has an even place on the left and the next one on the right.
+    alike = F.col(right.place) - F.when(null, F.lit(tasks)).otherwise(0)
+    return F.coalesce(F.col(left.place), alike)
+
+
+@dataclass(frozen=True)
+class Placing:
+    """A plan, the router it makes, and which side of each split key is spread, by identity."""
+
+    plan: Plan
+    router: Router
+    directions: dict[int, int]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the keys of a join cost, and what splitting them would."""
+
+    measured: Measured
+    ids: Ids
+    values: list[Any]
+    cost: Reals
+    spread: Reals
+    """Of the cost, what splitting divides."""
+    copied: Reals
+    """Of the cost, what each task of a split has."""
+    rows: Reals
+    """Rows of the side that would be spread."""
+    direction: npt.NDArray[np.int64]
+    """Which side that is; 0 for none."""
+    how: How
+
+    @classmethod
+    def of(cls, left: Measured, right: Measured, how: How, spreads: int) -> Work:
+        """From the rows of each key on both sides.
+
+        Parameters
+        ----------
+        left, right
+            Statistics of the sides.
+        how
+            The kind of join.
+        spreads
+            The sides whose rows can be spread at all; 0 to split nothing.
+        """
+        ids = np.union1d(left.snapshot.ids, right.snapshot.ids)
+        values: list[Any] = [None] * len(ids)
+        (of_left, lone_left), (of_right, lone_right) = (
+            _rows_of(one, ids, values, bool(how.keeps & number))
+            for one, number in ((left, LEFT), (right, RIGHT))
+        )
+        lone = lone_left + lone_right
+        nulls = (lone > 0) & (of_left + of_right == lone)
+        pairs = how.rows(of_left - lone_left, of_right - lone_right)
+        cost = of_left + of_right + pairs + lone
+        direction = _directions(of_left, of_right, how.spreads & spreads)
+        if how.keeps == BOTH and spreads == BOTH:
+            direction[nulls] = BOTH
+        snapshot = Snapshot(values, cost)
+        assert np.array_equal(snapshot.ids, ids)
+        copied = np.select(
+            [direction == LEFT, direction == RIGHT], [of_right, of_left], default=0.0
+        )
+        return cls(
+            measured=_both(left, right, snapshot),
+            ids=ids,
+            values=values,
+            cost=cost,
+            spread=cost - copied,
+            copied=copied,
+            rows=np.select([direction == LEFT, direction == RIGHT], [of_left, of_right], cost),
+            direction=direction,
+            how=how,
+        )
+
+    def owners(self, n: int, max_imbalance: float) -> npt.NDArray[np.int64]:
+        """How many tasks each key gets: as few as bring its share below what a task may carry."""
+        owners = np.ones(len(self.ids), np.int64)
+        if not len(owners) or n < 2:
+            return owners
+        with np.errstate(divide="ignore"):
+            most = np.floor(1 + COPIES * self.spread / self.copied)
+        most = np.minimum(np.minimum(most, self.rows), n)
+        most[self.direction == 0] = 1
+        for _ in range(10):
+            # Copies are work too: what a task may carry grows with them.
+            total = (self.cost + self.copied * (owners - 1)).sum()
+            limit = (1 + max_imbalance) * total / n
+            room = np.maximum(limit - self.copied, 1e-9)
+            wanted = np.where(self.cost > limit, np.ceil(self.spread / room), 1)
+            before, owners = owners, np.maximum(np.minimum(wanted, most), 1).astype(np.int64)
+            if (before == owners).all():
+                break
+        return owners
+
+    def place(self, router: Router, ours: bool, options: dict[str, Any]) -> Placing:
+        """The plan.
+
+        Parameters
+        ----------
+        router
+            Where keys are without a plan.
+        ours
+            Whether its ring may be another, with the same tasks.
+        options
+            Those of `rebalance`.
+        """
+        n = len(router.tasks)
+        owners = self.owners(n, float(options["max_imbalance"]))
+        cost = self.cost + self.copied * (owners - 1)
+        split = np.flatnonzero(owners > 1)
+        limit = (1 + float(options["max_imbalance"])) * cost.sum() / n
+        giants = np.flatnonzero((owners == 1) & (cost > limit))
+        tasks, load = np.array(router.tasks), np.zeros(n)
+        chosen: dict[int, list[int]] = {}
+        for at in sorted([*split, *giants], key=lambda i: (-cost[i] / owners[i], self.ids[i])):
+            least = np.argsort(load, kind="stable")[: owners[at]]
+            load[least] += cost[at] / owners[at]
+            chosen[int(at)] = tasks[least].tolist()
+        splits = {self.values[at]: chosen[at] for at in split.tolist()}
+        table: Any = router.table
+        home = router.home
+        if ours and chosen and "capacities" not in options:
+            # What has a task to itself leaves no room for others: their homes are elsewhere.
+            weights = np.maximum(cost.sum() / n - load, 0.0)
+            if weights.any():
+                home = Ring(dict(zip(router.tasks, weights.tolist(), strict=True)))
+                table = {self.values[at]: chosen[at][0] for at in giants.tolist()}
+            options = {**options, "capacities": dict.fromkeys(router.tasks, 1.0)}
+        start = Router(home, table, splits, router.version)
+        background = _background(start, self.measured.rest)
+        plan = rebalance(Snapshot(self.values, cost, background=background), start, **options)
+        self._explain(plan, router, owners, cost)
+        directions = {int(self.ids[at]): int(self.direction[at]) for at in split.tolist()}
+        return Placing(plan, start.apply(plan), directions)
+
+    def _explain(
+        self, plan: Plan, router: Router, owners: npt.NDArray[np.int64], cost: Reals
+    ) -> None:
+        """Loads of the home alone, and the keys that stand in the way, with why."""
+        homes = router.route(
+            Keys.from_ids(self.ids) if isinstance(router.home, Ring) else self.values
+        )
+        loads = np.zeros(len(plan.tasks))
+        np.add.at(loads, np.searchsorted(plan.tasks, homes), self.cost)
+        plan.facts = replace(plan.facts, loads_before=loads)
+        share = cost / owners
+        over = np.flatnonzero((owners > 1) & (share > plan.facts.limit * (1 + 1e-9)))
+        for at in over.tolist():
+            plan.reasons.append(
+                f"key {self.values[at]!r} costs {self.cost[at]:g}, and {share[at]:g} on each of"
+                f" {owners[at]} tasks: more of them would have more copies of its"
+                f" {self.copied[at]:g} other rows than they save"
+            )
+
+
+def _rows_of(one: Measured, ids: Ids, values: list[Any], keeps: bool) -> tuple[Reals, Reals]:
+    """Rows of each identity on a side, and those of them that have no partner; values by identity.
+
+    A null key and another may have one identity (docs/decisions/0001).
+    """
+    at, costs = np.searchsorted(ids, one.snapshot.ids), one.snapshot.costs
+    rows, lone = np.zeros(len(ids)), np.zeros(len(ids))
+    np.add.at(rows, at, costs)
+    names = one.snapshot.values
+    if keeps:  # otherwise null keys are left out
+        nulls = np.array([_is_null(value) for value in names], np.bool_)
+        np.add.at(lone, at[nulls], costs[nulls])
+    for i, value in zip(at.tolist(), names, strict=True):
+        values[i] = value
+    if one.method != "exact":
+        rows[rows == 0] = 1.0  # not seen is not the same as not there
+    return rows, lone
+
+
+def _directions(left: Reals, right: Reals, spreads: int) -> npt.NDArray[np.int64]:
+    """The side with more rows, of those that may be spread."""
+    if spreads != BOTH:
+        return np.full(len(left), spreads, np.int64)
+    return np.where(left >= right, LEFT, RIGHT).astype(np.int64)
+
+
+def _is_null(value: Any) -> bool:
+    return value is None or (isinstance(value, tuple) and any(part is None for part in value))
+
+
+def _both(left: Measured, right: Measured, snapshot: Snapshot) -> Measured:
+    same = left.method == right.method
+    return Measured(
+        snapshot,
+        left.method if same else f"{left.method} and {right.method}",
+        left.reason if left.reason == right.reason else f"{left.reason}; {right.reason}",
+        max(left.error, right.error),
+        left.rest + right.rest,
+    )
+
+
+def _background(router: Router, rest: float) -> dict[int, float] | None:
+    """Load of the keys that sketches do not name, by their share of the keys."""
+    if not rest:
+        return None
+    home, n = router.home, len(router.tasks)
+    shares = home.shares() if isinstance(home, Ring) else dict.fromkeys(router.tasks, 1 / n)
+    return {int(task): rest * float(share) for task, share in shares.items()}
+
+
+def _broadcast(left: DataFrame, right: DataFrame, names: Sequence[str], how: How) -> str | None:
+    """How Spark would join by broadcast, or None."""
+    using = ", ".join(_quoted(name) for name in names)
+    query = f"EXPLAIN SELECT * FROM {{left}} {how.sql} {{right}} USING ({using})"
+    (row,) = left.sparkSession.sql(query, left=left, right=right).collect()
+    # The uppermost join of this kind; Spark moves a semi or anti join below others of its left.
+    found = re.search(rf"(\w+Join) .*\b{how.physical}\b", row[0])
+    return found[1] if found and found[1].startswith("Broadcast") else None
+
+
+def _left_to_spark(
+    df: DataFrame, names: list[str], router: Router, joined_by: str, options: dict[str, Any]
+) -> Joined:
+    reason = f"left to Spark, which joins by broadcast ({joined_by}): no row has to move"
+    empty = Snapshot([], [])
+    plan = rebalance(empty, router, **options)
+    plan.reasons.append(reason)
+    _LOG.info("join: %s", reason)
+    measured = Measured(empty, "none", reason, 0.0, 0.0)
+    return Joined(df, router, plan, measured, tuple(names), placed=False)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
