@@ -460,6 +460,24 @@ def test_no_join_beyond_the_budget():
     assert plan.migration_cost == 0
 
 
+def test_giants_of_one_home_do_not_both_stay():
+    router = pr.Router(8)
+    values = np.arange(4000)
+    (first, second, *_) = values[router.route(values) == 1].tolist()
+    costs = np.full(4000, 100.0)
+    costs[[first, second]] = 340_000, 120_000
+    plan = pr.rebalance(
+        pr.Snapshot(values, costs), router, mergeable=True, max_imbalance=0.01, max_table=None
+    )
+    assert plan.feasible, plan.summary()
+    assert set(plan.splits) == {first, second}
+    again = pr.rebalance(
+        *(pr.Snapshot(values, costs), router.apply(plan)),
+        **{"mergeable": True, "max_imbalance": 0.01, "max_table": None},
+    )
+    assert not again.changes
+
+
 def test_a_key_at_the_limit_is_not_split_and_joined_in_turn():
     router, changes = pr.Router(4), 0
     for interval in range(20):

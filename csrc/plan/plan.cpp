@@ -361,21 +361,29 @@ class Maker {
       const auto is_owner = [&](Position t) {
         return std::find(key->after.begin(), key->after.end(), t) != key->after.end();
       };
+      const Cost share = in_.cost(key->row) / static_cast<double>(owners);
+      // Two keys that come from one task must not both stay there where it cannot hold their
+      // shares: no later move could mend that.
+      const bool may_leave = options_.mergeable && options_.max_migration < 0;
+      const auto holds = [&](Position t) {
+        return base[index(t)] + share <= out_.limit * p_.capacity[index(t)] * (1 + kTolerance);
+      };
       for (const Position t : key->before)
-        if (p_.open[index(t)] != 0 && key->after.size() < owners) key->after.push_back(t);
+        if (p_.open[index(t)] != 0 && key->after.size() < owners && (!may_leave || holds(t)))
+          key->after.push_back(t);
       std::vector<Position> others;
       for (Position t = 0; t < std::ssize(p_.capacity); ++t)
         if (p_.open[index(t)] != 0 && !is_owner(t)) others.push_back(t);
       const std::size_t missing = owners - key->after.size();
       std::partial_sort(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(missing),
                         others.end(), [&](Position x, Position y) {
+                          if (holds(x) != holds(y)) return holds(x);
                           const double of_x = load[index(x)] / p_.capacity[index(x)];
                           const double of_y = load[index(y)] / p_.capacity[index(y)];
                           return of_x != of_y ? of_x < of_y : x < y;
                         });
       key->after.insert(key->after.end(), others.begin(),
                         others.begin() + static_cast<std::ptrdiff_t>(missing));
-      const Cost share = in_.cost(key->row) / static_cast<double>(owners);
       for (const Position t : key->after) {
         base[index(t)] += share;
         load[index(t)] += share;

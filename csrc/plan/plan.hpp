@@ -14,9 +14,10 @@
 //                    owners it needs, and is joined where that is one. While the plan is not within
 //                    its limits and was stuck or short of table, the key of the greatest share gets
 //                    a quarter more tasks, at most 8 times, and the plan of the least greatest
-//                    level is kept. Owners stay as far as they are open, in their order; what is
-//                    missing are the tasks of the least level. Else splits stay, but owners that
-//                    are not open are replaced.
+//                    level is kept. Owners stay as far as they are open and, unless max_migration
+//                    is given, can hold the share beside those of dearer split keys, in their
+//                    order; what is missing are the tasks of the least level, first those that can
+//                    hold it. Else splits stay, but owners that are not open are replaced.
 //   closed tasks     drained ones, and those that the new home does not have: their keys leave
 //   capacities       are divided by the mean of the open tasks', so that the mean level is the mean
 //                    load
