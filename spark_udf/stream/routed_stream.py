@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -43,7 +43,7 @@ from pyroute import Gate, Ring, Router
 from pyroute.ring import Tasks
 from spark_udf import _spark, udfs
 from spark_udf.columns import checked
-from spark_udf.route import exchange, position
+from spark_udf.route import Position, exchange, position
 from spark_udf.stats import to_arrow
 from spark_udf.stream.controller import Controller, Report, Step, moves
 from spark_udf.stream.manifest import (
@@ -168,6 +168,7 @@ class RoutedStream:
         self._query_id: str | None = None
         self._nonce: str | None = None
         self._published = False
+        self._placing: _Placing | None = None
         self._control = 0  # bytes of statistics and routers written for the batch
         self._swept = 0.0
         self._last: Manifest | None = None
@@ -191,6 +192,7 @@ class RoutedStream:
         """Read the last manifest and check that it is ours; nothing is written before."""
         last = self.log.last()
         self._last, self._query_id, self._published = last, None, False
+        self._placing = None  # of the query's own session
         gate = None if self._gate is None else Gate.from_json(self._gate.to_json())
         self.controller = Controller(gate, self._smoothing, **self._options)
         if last is None:
@@ -299,24 +301,21 @@ class RoutedStream:
         work = dataclasses.replace(
             self._work(batch_id, router), **self._moves(before, router)
         ).to_plain()
-        placed = self._placed(df, router)
         body = _shipped(work, self.func)
-        reports = exchange(placed, len(router.tasks), F.col(POSITION)).drop(POSITION)
-        return Report.of(to_arrow(reports.mapInArrow(body, REPORT_DDL)), router.tasks)
+        reports = self._placed(df, router).mapInArrow(body, REPORT_DDL)
+        return Report.of(to_arrow(reports), router.tasks)
 
     def _placed(self, df: DataFrame, router: Router) -> DataFrame:
-        """Rows with their task, and a tick for every task: a task without rows runs too."""
-        columns = checked(df, self.cols)
-        where = position(df.sparkSession, router, columns.identity, columns.raw)
-        rows = df.withColumns({TASK: where.task, POSITION: where.index, TICK: F.lit(False)})
-        tasks = pa.array(router.tasks, pa.int32())
-        positions = pa.array(np.arange(len(tasks), dtype=np.int32))
-        local = df.sparkSession.createDataFrame(pa.table({TASK: tasks, POSITION: positions}))
-        ticks = local.select(
-            *(F.lit(None).cast(f.dataType).alias(f.name) for f in df.schema.fields),
-            *(F.col(TASK), F.col(POSITION), F.lit(True).alias(TICK)),
-        )
-        return rows.union(ticks)
+        """Rows in one partition per task, with a tick for each: a task without rows runs too."""
+        if self._placing is None or self._placing.fingerprint != router.fingerprint:
+            self._placing = _Placing.of(df, self.cols, router)
+        where, ticks = self._placing.where, self._placing.ticks
+        rows = df.withColumns({TASK: where.task, TICK: F.lit(False)}).union(ticks)
+        n = len(router.tasks)
+        if router.tasks == tuple(range(n)):
+            return exchange(rows, n, F.col(TASK))
+        moved = rows.withColumn(POSITION, F.array_position(self._placing.tasks, F.col(TASK)) - 1)
+        return exchange(moved, n, F.col(POSITION).cast("int")).drop(POSITION)
 
     def _work(self, batch_id: int, router: Router) -> Work:
         tasks = {} if self._last is None else self._last.tasks
@@ -462,6 +461,30 @@ def read_state(directory: str | Path) -> pa.Table:
 
 def _empty(schema: pa.Schema) -> dict[str, Any]:
     return {field.name: pa.array([], field.type) for field in schema}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Placing:
+    """What places the rows of every batch under one router: made once, as it is many Java calls."""
+
+    fingerprint: int
+    where: Position
+    ticks: DataFrame
+    tasks: Column
+
+    @classmethod
+    def of(cls, df: DataFrame, cols: Sequence[str], router: Router) -> _Placing:
+        columns = checked(df, cols)
+        where = position(df.sparkSession, router, columns.identity, columns.raw)
+        local = df.sparkSession.createDataFrame(
+            pa.table({TASK: pa.array(router.tasks, pa.int32())})
+        )
+        ticks = local.select(
+            *(F.lit(None).cast(f.dataType).alias(f.name) for f in df.schema.fields),
+            *(F.col(TASK), F.lit(True).alias(TICK)),
+        )
+        tasks = F.array(*(F.lit(task) for task in router.tasks))
+        return cls(router.fingerprint, where, ticks, tasks)
 
 
 METRICS = pa.schema(
