@@ -22,7 +22,8 @@ that alone, so that it needs no other exchange and sorts by a number whatever th
 
     place = position of the task + number of tasks * low bits of the identity
 
-(of a null key other bits, different ones on either side, because it is not to meet anything). That
+with just so many bits that few keys share a place, because sorting takes a pass for each byte (and
+of a null key other bits, different ones on either side, because it is not to meet anything). That
 the keys themselves are equal is a condition on the pairs, written so that Spark does not take it
 for a second column to sort by. A join that Spark would broadcast is left to it.
 """
@@ -119,12 +120,16 @@ _ALIASES = {
 }
 
 
+@dataclass(frozen=True)
 class Joined(Balanced):
     """The rows of a join, and how they met.
 
     They are in one partition per task, and Spark knows that equal `pyroute_place` are in one. Where
     the join was left to Spark (`placed` is False) they have no such column.
     """
+
+    bits: int = 0
+    """Bits of the identity in a place."""
 
     def group_by(self, *more: ColumnOrName) -> GroupedData:
         """`groupBy` of place, key and more columns: no exchange beyond those already made.
@@ -149,7 +154,7 @@ class Joined(Balanced):
         theirs = Side(other.drop(_spark.TASK, PLACE), names, RIGHT, kind)
         columns = iter(mine.columns)
         renamed = [mine.place if name == PLACE else next(columns) for name in self.df.columns]
-        placed = [mine.fenced(self.df.toDF(*renamed)), theirs.placed(self.router, {})]
+        placed = [mine.fenced(self.df.toDF(*renamed)), theirs.placed(self.router, {}, self.bits)]
         return _meet(mine, theirs, placed, kind, len(self.router.tasks))
 
     def apply_by_key(
@@ -226,10 +231,11 @@ def balance_join(
     if mergeable:
         advice = "; mergeable work could be split"
         placing.plan.reasons = [r.replace(advice, kind.why) for r in placing.plan.reasons]
-    placed = [side.placed(placing.router, placing.directions) for side in sides]
+    bits = _bits(len(router.tasks), work.measured)
+    placed = [side.placed(placing.router, placing.directions, bits) for side in sides]
     df = _meet(*sides, placed, kind, len(router.tasks))
     _LOG.info("join: %d keys, %d split", len(work.ids), len(placing.directions))
-    return Joined(df, placing.router, placing.plan, work.measured, tuple(names))
+    return Joined(df, placing.router, placing.plan, work.measured, tuple(names), bits=bits)
 
 
 def _without_splits(tasks: Any) -> Router:
@@ -334,7 +340,7 @@ class Side:
         """Rows of each key."""
         return measure(self._df, self.key, method=method, router=router)
 
-    def placed(self, router: Router, directions: Mapping[int, int]) -> DataFrame:
+    def placed(self, router: Router, directions: Mapping[int, int], bits: int) -> DataFrame:
         """The rows in one partition per task.
 
         Parameters
@@ -343,6 +349,8 @@ class Side:
             Which task that is.
         directions
             Which side of each split key is spread, by identity.
+        bits
+            Of the identity in a place.
         """
         columns = checked(self._df, self.key)
         # Columns of their own for what is used more than once.
@@ -363,13 +371,12 @@ class Side:
             at = places.one(found, identity, salt)
         n = len(router.tasks)
         df = df.withColumn("pyroute_at", at)
-        bits = (2**32 // n).bit_length() - 1
         low = _low(identity, bits)
         if self._keeps:
             # A null key is not compared with any other of its identity, nor with the other side's.
             lone = _low(F.bitwise_not(identity), bits)
             odd = F.lit(int(self.number == RIGHT))
-            low = F.when(null, lone - F.pmod(lone, F.lit(2)) + odd).otherwise(low)
+            low = F.when(null, lone - lone.bitwiseAND(F.lit(1).cast("bigint")) + odd).otherwise(low)
         # Never null: otherwise Spark would ask, of each row, and compute the place once more.
         place = F.coalesce((F.col("pyroute_at") + low * n).cast("int"), F.lit(0))
         df = df.select(*self.columns, place.alias(self.place))
@@ -385,13 +392,23 @@ class Side:
         return df.filter(F.spark_partition_id() >= 0) if moves else df
 
 
+def _bits(tasks: int, measured: Measured) -> int:
+    """Bits of the identity in a place: at most one in 64 keys shares its own, where that is known.
+
+    Places are not negative: Spark's sort would take the sign for four more bytes.
+    """
+    most = (2**31 // tasks).bit_length() - 1
+    if measured.method != "exact":
+        return most
+    return min(most, (64 * len(measured.snapshot) // tasks + 2).bit_length())
+
+
 def _find(names: Sequence[str], name: str) -> int:
     return names.index(name) if name in names else [n.lower() for n in names].index(name.lower())
 
 
 def _low(identity: Column, bits: int) -> Column:
-    """The low bits of an identity as a number around 0."""
-    return identity.bitwiseAND(F.lit((1 << bits) - 1).cast("bigint")) - (1 << (bits - 1))
+    return identity.bitwiseAND(F.lit((1 << bits) - 1).cast("bigint"))
 
 
 def _hash_of_row(df: DataFrame) -> Column | None:

@@ -471,10 +471,8 @@ def test_giants_of_one_home_do_not_both_stay():
     )
     assert plan.feasible, plan.summary()
     assert set(plan.splits) == {first, second}
-    again = pr.rebalance(
-        *(pr.Snapshot(values, costs), router.apply(plan)),
-        **{"mergeable": True, "max_imbalance": 0.01, "max_table": None},
-    )
+    options = {"mergeable": True, "max_imbalance": 0.01, "max_table": None}
+    again = pr.rebalance(pr.Snapshot(values, costs), router.apply(plan), **options)
     assert not again.changes
 
 

@@ -185,7 +185,7 @@ def test_null_keys_meet_nothing(spark):
     router, places = pr.Router(4), []
     for df, number in ((left, join.LEFT), (right, join.RIGHT)):
         one = join.Side(df, ["k", "j"], number, join.HOWS["full"])
-        placed = one.placed(router, {}).toDF("k", "a", "j", "place").toPandas()
+        placed = one.placed(router, {}, 20).toDF("k", "a", "j", "place").toPandas()
         nulls = placed.k.isna() | placed.j.isna()
         places += [set(placed.place[nulls]), set(placed.place[~nulls])]
         whole = placed[~nulls].astype({"k": int, "j": int})
