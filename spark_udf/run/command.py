@@ -144,7 +144,7 @@ def run(
     --------
     A generated stream:
         pyroute run
-        pyroute run --intervals 20 --skew 1.0 --keep /tmp/run
+        pyroute run --intervals 20 --skew 1.0 --keep kept
 
     Your own files, and as a stream:
         pyroute run 'events/*.parquet' --key user_id --tasks 32
