@@ -1,19 +1,28 @@
 """The one file that every wheel runs: NumPy and pytest alone, nothing of the repository."""
 
+import importlib.util
 import pickle
+import sys
 
 import numpy as np
 import pytest
 
 import pyroute as pr
-import spark_udf as su
 from pyroute import _hotpath
 
 
 def test_modules_are_there():
     assert pr.simd() in ("portable", "avx2", "avx512")
     assert _hotpath.OneRecord
-    assert su.__doc__
+    assert importlib.util.find_spec("spark_udf") is not None
+
+
+def test_spark_part_says_what_it_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark", None)  # as if it were not installed
+    for name in [name for name in sys.modules if name.partition(".")[0] == "spark_udf"]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ImportError, match="pip install 'pyroute-core"):
+        importlib.import_module("spark_udf")
 
 
 def test_identity_is_sparks():
