@@ -30,6 +30,7 @@ for a second column to sort by. A join that Spark would broadcast is left to it.
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -38,17 +39,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, GroupedData, Window, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pyroute import Keys, Plan, Ring, Router, Snapshot, SparkHash, rebalance
+from pyroute import Keys, Plan, Ring, Router, Snapshot, SparkHash, keys, rebalance
 from spark_udf import _spark
 from spark_udf.balance import MAX_IMBALANCE, MAX_TABLE, Balanced
 from spark_udf.by_key import Function
 from spark_udf.columns import ColumnOrName, as_columns, checked
 from spark_udf.route import Places, exchange, whole_row
-from spark_udf.stats import Measured, measure
+from spark_udf.stats import Measured, background, measure, to_arrow
 
 _LOG = logging.getLogger("pyroute.spark")
 
@@ -223,9 +226,9 @@ def balance_join(
         Side(left, names, LEFT, kind, _salt(salt, 0)),
         Side(right, names, RIGHT, kind, _salt(salt, 1)),
     )
-    measured = [side.measure(method, router) for side in sides]
+    counts = _count(sides) if method == "exact" else _estimate(sides, kind, method, router)
     spreads = sum(side.number for side in sides if side.can_spread) if mergeable else 0
-    work = Work.of(measured[0], measured[1], kind, spreads)
+    work = Work.of(counts, kind, spreads)
     ours = not isinstance(tasks, Router | Ring | SparkHash)
     placing = work.place(router, ours, options)
     if mergeable:
@@ -339,6 +342,11 @@ class Side:
     def measure(self, method: str, router: Router) -> Measured:
         """Rows of each key."""
         return measure(self._df, self.key, method=method, router=router)
+
+    def keys(self) -> DataFrame:
+        """The key of each row, and which side it is."""
+        names = [F.col(name).alias(f"pyroute_key_{i}") for i, name in enumerate(self.key)]
+        return self._df.select(*names, F.lit(self.number == LEFT).alias("pyroute_is_left"))
 
     def placed(self, router: Router, directions: Mapping[int, int], bits: int) -> DataFrame:
         """The rows in one partition per task.
@@ -476,12 +484,75 @@ class Placing:
 
 
 @dataclass(frozen=True)
+class Counts:
+    """Rows of each key on both sides, and those of them that have a null key: no partner."""
+
+    keys: Keys | list[Any]
+    """With their values; no two of one identity."""
+    ids: Ids
+    left: Reals
+    right: Reals
+    lone_left: Reals
+    lone_right: Reals
+    method: str
+    reason: str
+    error: float
+    rest: float
+
+    def names(self, at: Sequence[int]) -> list[Any]:
+        """The values of some keys."""
+        if isinstance(self.keys, Keys):
+            columns = [column.take(pa.array(at, pa.int64())) for column in self.keys.columns or ()]
+            return Snapshot(keys(*columns), np.zeros(len(at))).values
+        return [self.keys[i] for i in at]
+
+
+def _count(sides: Sequence[Side]) -> Counts:
+    """Exactly, both sides in one job."""
+    whole = sides[0].keys().unionAll(sides[1].keys())
+    names, is_left = whole.columns[:-1], F.col("pyroute_is_left")
+    left = F.count(F.when(is_left, 1)).alias("pyroute_left")
+    right = F.count(F.when(~is_left, 1)).alias("pyroute_right")
+    table = to_arrow(whole.groupBy(*names).agg(left, right)).combine_chunks()
+    columns = [table.column(name) for name in names]
+    rows = [table.column(name).to_numpy().astype(np.float64) for name in table.column_names[-2:]]
+    null = functools.reduce(pc.or_, [pc.is_null(column) for column in columns]).to_numpy()
+    rows += [np.where(null, one, 0.0) for one in rows]
+    found = keys(*columns)
+    ids, first, inverse = np.unique(found.ids, return_index=True, return_inverse=True)
+    if len(ids) < len(found):  # a null key and another may be one (docs/decisions/0001)
+        found = keys(*(column.take(pa.array(first)) for column in columns))
+        rows = [np.bincount(inverse, one) for one in rows]
+        ids = found.ids
+    return Counts(found, found.ids, *rows, "exact", "asked for", 0.0, 0.0)
+
+
+def _estimate(sides: Sequence[Side], how: How, method: str, router: Router) -> Counts:
+    """By other methods, each side by itself."""
+    left, right = (side.measure(method, router) for side in sides)
+    ids = np.union1d(left.snapshot.ids, right.snapshot.ids)
+    values: list[Any] = [None] * len(ids)
+    (of_left, lone_left), (of_right, lone_right) = (
+        _rows_of(one, ids, values, bool(how.keeps & number))
+        for one, number in ((left, LEFT), (right, RIGHT))
+    )
+    same = left.method == right.method
+    return Counts(
+        *(values, ids, of_left, of_right, lone_left, lone_right),
+        left.method if same else f"{left.method} and {right.method}",
+        left.reason if left.reason == right.reason else f"{left.reason}; {right.reason}",
+        max(left.error, right.error),
+        left.rest + right.rest,
+    )
+
+
+@dataclass(frozen=True)
 class Work:
     """What the keys of a join cost, and what splitting them would."""
 
+    counts: Counts
     measured: Measured
     ids: Ids
-    values: list[Any]
     cost: Reals
     spread: Reals
     """Of the cost, what splitting divides."""
@@ -494,40 +565,35 @@ class Work:
     how: How
 
     @classmethod
-    def of(cls, left: Measured, right: Measured, how: How, spreads: int) -> Work:
+    def of(cls, counts: Counts, how: How, spreads: int) -> Work:
         """From the rows of each key on both sides.
 
         Parameters
         ----------
-        left, right
-            Statistics of the sides.
+        counts
+            Those.
         how
             The kind of join.
         spreads
             The sides whose rows can be spread at all; 0 to split nothing.
         """
-        ids = np.union1d(left.snapshot.ids, right.snapshot.ids)
-        values: list[Any] = [None] * len(ids)
-        (of_left, lone_left), (of_right, lone_right) = (
-            _rows_of(one, ids, values, bool(how.keeps & number))
-            for one, number in ((left, LEFT), (right, RIGHT))
-        )
-        lone = lone_left + lone_right
+        of_left, of_right = counts.left, counts.right
+        lone = counts.lone_left + counts.lone_right
         nulls = (lone > 0) & (of_left + of_right == lone)
-        pairs = how.rows(of_left - lone_left, of_right - lone_right)
+        pairs = how.rows(of_left - counts.lone_left, of_right - counts.lone_right)
         cost = of_left + of_right + pairs + lone
         direction = _directions(of_left, of_right, how.spreads & spreads)
         if how.keeps == BOTH and spreads == BOTH:
             direction[nulls] = BOTH
-        snapshot = Snapshot(values, cost)
-        assert np.array_equal(snapshot.ids, ids)
+        snapshot = Snapshot(counts.keys, cost)
+        assert np.array_equal(snapshot.ids, counts.ids)
         copied = np.select(
             [direction == LEFT, direction == RIGHT], [of_right, of_left], default=0.0
         )
         return cls(
-            measured=_both(left, right, snapshot),
-            ids=ids,
-            values=values,
+            counts=counts,
+            measured=Measured(snapshot, counts.method, counts.reason, counts.error, counts.rest),
+            ids=counts.ids,
             cost=cost,
             spread=cost - copied,
             copied=copied,
@@ -580,7 +646,8 @@ class Work:
             least = np.argsort(load, kind="stable")[: owners[at]]
             load[least] += cost[at] / owners[at]
             chosen[int(at)] = tasks[least].tolist()
-        splits = {self.values[at]: chosen[at] for at in split.tolist()}
+        named = dict(zip(chosen, self.counts.names(list(chosen)), strict=True))
+        splits = {named[at]: chosen[at] for at in split.tolist()}
         table: Any = router.table
         home = router.home
         if ours and chosen and "capacities" not in options:
@@ -588,11 +655,13 @@ class Work:
             weights = np.maximum(cost.sum() / n - load, 0.0)
             if weights.any():
                 home = Ring(dict(zip(router.tasks, weights.tolist(), strict=True)))
-                table = {self.values[at]: chosen[at][0] for at in giants.tolist()}
+                table = {named[at]: chosen[at][0] for at in giants.tolist()}
             options = {**options, "capacities": dict.fromkeys(router.tasks, 1.0)}
         start = Router(home, table, splits, router.version)
-        background = _background(start, self.measured.rest)
-        plan = rebalance(Snapshot(self.values, cost, background=background), start, **options)
+        rest = self.measured.rest
+        unnamed = background(start, rest) if rest else None
+        snapshot = Snapshot(self.counts.keys, cost, background=unnamed)
+        plan = rebalance(snapshot, start, **options)
         self._explain(plan, router, owners, cost)
         directions = {int(self.ids[at]): int(self.direction[at]) for at in split.tolist()}
         return Placing(plan, start.apply(plan), directions)
@@ -601,17 +670,16 @@ class Work:
         self, plan: Plan, router: Router, owners: npt.NDArray[np.int64], cost: Reals
     ) -> None:
         """Loads of the home alone, and the keys that stand in the way, with why."""
-        homes = router.route(
-            Keys.from_ids(self.ids) if isinstance(router.home, Ring) else self.values
-        )
+        ring = isinstance(router.home, Ring)
+        homes = router.route(Keys.from_ids(self.ids) if ring else self.counts.keys)
         loads = np.zeros(len(plan.tasks))
         np.add.at(loads, np.searchsorted(plan.tasks, homes), self.cost)
         plan.facts = replace(plan.facts, loads_before=loads)
         share = cost / owners
         over = np.flatnonzero((owners > 1) & (share > plan.facts.limit * (1 + 1e-9)))
-        for at in over.tolist():
+        for at, name in zip(over.tolist(), self.counts.names(over.tolist()), strict=True):
             plan.reasons.append(
-                f"key {self.values[at]!r} costs {self.cost[at]:g}, and {share[at]:g} on each of"
+                f"key {name!r} costs {self.cost[at]:g}, and {share[at]:g} on each of"
                 f" {owners[at]} tasks: more of them would have more copies of its"
                 f" {self.copied[at]:g} other rows than they save"
             )
@@ -645,26 +713,6 @@ def _directions(left: Reals, right: Reals, spreads: int) -> npt.NDArray[np.int64
 
 def _is_null(value: Any) -> bool:
     return value is None or (isinstance(value, tuple) and any(part is None for part in value))
-
-
-def _both(left: Measured, right: Measured, snapshot: Snapshot) -> Measured:
-    same = left.method == right.method
-    return Measured(
-        snapshot,
-        left.method if same else f"{left.method} and {right.method}",
-        left.reason if left.reason == right.reason else f"{left.reason}; {right.reason}",
-        max(left.error, right.error),
-        left.rest + right.rest,
-    )
-
-
-def _background(router: Router, rest: float) -> dict[int, float] | None:
-    """Load of the keys that sketches do not name, by their share of the keys."""
-    if not rest:
-        return None
-    home, n = router.home, len(router.tasks)
-    shares = home.shares() if isinstance(home, Ring) else dict.fromkeys(router.tasks, 1 / n)
-    return {int(task): rest * float(share) for task, share in shares.items()}
 
 
 def _broadcast(left: DataFrame, right: DataFrame, names: Sequence[str], how: How) -> str | None:

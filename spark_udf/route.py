@@ -3,10 +3,9 @@
 The arrays (`_arrays`) enter as scalar subqueries over a one-row DataFrame, so that the text of the
 plan stays small and no task carries them as literals:
 
-    slot = owners[key >>> shift]
-    task = slot                          where no tabled key has that identifier
-         | places[s] of a slot s of key  where keys[s] = key
-         | ~slot                         else
+    the owner of the key's arc of the circle   where no tabled key has that arc, else
+    the place in an entry of the key           where there is one, else
+    the owner of the arc
 
 A split key's row goes to shares[starts[s] + pmod(xxhash64(key, salt), counts[s])], as
 `Router.route(values, salt)` says. The salt is a pure function of the row, by default a hash of the
@@ -105,15 +104,16 @@ class Places:
             at_home = _spark_hash(home, raw)
         else:
             circle = F.shiftrightunsigned(identity, self.arrays.circle_shift).cast("int")
-            at_home = F.get(self.table("owners"), circle)
+            at_home = F.get(self.table("owners"), circle).cast("int")
         self.place = _lookup(self.arrays, self.table, identity, at_home)
-        """Position of each row's task; ~split for a split key."""
+        """Position of each row's task; number of tasks + split for a split key."""
 
     def one(self, place: Column, identity: Column, salt: Column | None) -> Column:
         """A position for each row; rows of a split key are spread by the salt."""
         if salt is None or not len(self.arrays.counts):
             return place
-        return F.when(place >= 0, place).otherwise(self._share(place, identity, salt))
+        whole = F.when(place < len(self.arrays.tasks), place)
+        return whole.otherwise(self._share(place, identity, salt))
 
     def every(
         self, place: Column, identity: Column, salt: Column | None, copied: Sequence[bool]
@@ -129,9 +129,10 @@ class Places:
         copied
             By split, in the router's order.
         """
-        split = F.bitwise_not(place)
+        n = len(self.arrays.tasks)
+        split = place - n
         start, count = F.get(self.table("starts"), split), F.get(self.table("counts"), split)
-        found = F.when(place >= 0, F.array(F.coalesce(place, F.lit(0))))
+        found = F.when(place < n, F.array(F.coalesce(place, F.lit(0))))
         whole = F.slice(self.table("shares"), start + 1, count)
         if salt is None:
             return found.otherwise(whole)
@@ -140,7 +141,7 @@ class Places:
         return found.when(F.get(flags, split) == 1, whole).otherwise(F.array(share))
 
     def _share(self, place: Column, identity: Column, salt: Column) -> Column:
-        split = F.bitwise_not(place)
+        split = place - len(self.arrays.tasks)
         start, count = F.get(self.table("starts"), split), F.get(self.table("counts"), split)
         turn = F.pmod(F.xxhash64(identity, salt), count.cast("bigint"))
         return F.get(self.table("shares"), (start + turn).cast("int"))
@@ -198,7 +199,7 @@ Table = Callable[[str], Column]
 
 
 def _one_row(spark: SparkSession, arrays: Arrays) -> Table:
-    names = ("tasks", "owners", "keys", "places", "starts", "counts", "shares")
+    names = ("tasks", "places", "owners", "entries", "starts", "counts", "shares")
     columns = {name: getattr(arrays, name) for name in names}
     return _local(spark, {name: value for name, value in columns.items() if value is not None})
 
@@ -229,27 +230,32 @@ def _local(spark: SparkSession, columns: dict[str, Any]) -> Table:
 
 
 def _element(values: Any) -> T.DataType:
-    return T.LongType() if values.dtype == np.int64 else T.IntegerType()
+    return {1: T.ByteType, 2: T.ShortType, 4: T.IntegerType, 8: T.LongType}[values.itemsize]()
 
 
 def _lookup(arrays: Arrays, table: Table, identity: Column, at_home: Column) -> Column:
-    """The position of each row's task; ~split for a split key."""
+    """The position of each row's task; number of tasks + split for a split key."""
     if not arrays.tabled:
         return at_home
-    mask = F.lit((1 << arrays.slot_bits) - 1).cast("bigint")
-    first = identity.bitwiseAND(mask).cast("int")
-    second = F.shiftrightunsigned(identity, arrays.slot_bits).bitwiseAND(mask).cast("int")
-    keys, places = table("keys"), table("places")
+    bits, mask, places = arrays.slot_bits, (1 << arrays.slot_bits) - 1, len(arrays.places)
+
+    def number(value: int) -> Column:
+        return F.lit(value).cast("bigint")
+
+    def probe(slot: Column, entry: Column) -> Column:
+        twice = F.get(table("entries"), slot.cast("int")).bitwiseXOR(entry)
+        place = F.least(F.shiftrightunsigned(twice, 1), number(places))
+        return F.get(table("places"), place.cast("int"))
+
+    low = identity.bitwiseAND(number(mask))
+    middle = F.shiftrightunsigned(identity, bits).bitwiseAND(number(mask))
+    upper = identity.bitwiseAND(number(-1 << (2 * bits)))
+    ones = identity.bitwiseAND(number(~mask)).bitwiseOR(number(1 << (bits - 2)))
+    others = upper.bitwiseOR(F.shiftleft(low, bits)).bitwiseOR(number(2 << (bits - 2)))
+    found = probe(low, ones), probe(middle, others)
     if arrays.owners is None:
-        found = F.when(F.get(keys, first) == identity, F.get(places, first))
-        home_of_others = at_home
-    else:
-        found = F.when(at_home >= 0, at_home).when(
-            F.get(keys, first) == identity, F.get(places, first)
-        )
-        home_of_others = F.bitwise_not(at_home)
-    found = found.when(F.get(keys, second) == identity, F.get(places, second))
-    return found.otherwise(home_of_others)
+        return F.coalesce(*found, at_home)
+    return F.coalesce(F.get(table("places"), at_home), *found, at_home - places)
 
 
 def _spark_hash(home: SparkHash, columns: Sequence[Column]) -> Column:

@@ -259,14 +259,15 @@ def _measure_sketched(
     counts = (top.counts - top.errors / 2.0) * unit
     total = heavy.total * unit
     rest = max(0.0, total - float(counts.sum()))
-    background = None if router is None else _background(router, rest)
-    snapshot = Snapshot(top.values, counts, background=background)
+    unnamed = None if router is None else background(router, rest)
+    snapshot = Snapshot(top.values, counts, background=unnamed)
     error = float(top.errors.max() / max(heavy.total, 1)) if len(top.errors) else 0.0
     reason = f"{reason}; {len(top.values):,} keys by name, each within {error:.3%} of the load"
     return Measured(snapshot, "sketched", reason, error, rest)
 
 
-def _background(router: Router, rest: float) -> dict[int, float]:
+def background(router: Router, rest: float) -> dict[int, float]:
+    """Load of the keys that sketches do not name, by their share of the keys."""
     home = router.home
     if isinstance(home, pyroute.Ring):
         shares = home.shares()

@@ -10,20 +10,23 @@ from spark_udf._arrays import compile_router
 
 def look_up(arrays, key, turn=0):
     """What the expression does, from its definition."""
-    owner = arrays.owners[key >> arrays.circle_shift]
+    owner = int(arrays.owners[key >> arrays.circle_shift])
     place = None
-    if owner >= 0:
+    if owner < len(arrays.places):
         place = owner
     elif arrays.tabled:
-        mask = (1 << arrays.slot_bits) - 1
-        signed = int(np.uint64(key).astype(np.int64))
-        for slot in (key & mask, (key >> arrays.slot_bits) & mask):
-            if place is None and arrays.keys[slot] == signed:
-                place = arrays.places[slot]
+        bits = arrays.slot_bits
+        size = 1 << bits
+        upper, middle, low = key // size**2, key // size % size, key % size
+        for slot, other, mark in ((low, middle, 1), (middle, low, 2)):
+            entry = int(arrays.entries.view(np.uint64)[slot])
+            holds = entry // size**2, entry // size % size, entry % size * 4 // size
+            if holds == (upper, other, mark):
+                place = entry % (size // 4) // 2
     if place is None:
-        place = ~owner
-    if place < 0:
-        split = ~place
+        place = owner - len(arrays.places)
+    if place >= len(arrays.tasks):
+        split = place - len(arrays.tasks)
         place = arrays.shares[arrays.starts[split] + turn % arrays.counts[split]]
     return int(arrays.tasks[place])
 
@@ -46,8 +49,10 @@ def test_looked_up(values, tasks, apart):
 def test_bounded():
     for n in (1, 2, 3, 7, 100, 1024, 3000, 8192, 50_000, 131_072):
         arrays = compile_router(pr.Router(8, {i: i % 8 for i in range(n)}))
-        assert 2 <= len(arrays.keys) <= 8 * n, n
-        assert len(arrays.keys) == len(arrays.places)
+        assert 2 <= len(arrays.entries) <= max(8 * n, 16 * 8), n
+        assert arrays.entries.itemsize == 8
+        assert arrays.owners.itemsize == 1
+        assert len(arrays.owners) <= max(2**16, 8 * n), n
 
 
 def test_split_keys_keep_the_order_of_their_tasks():
@@ -67,5 +72,4 @@ def test_names_are_not_needed():
     router = pr.Router(8, {"a": 3}, splits={"b": [6, 1]})
     bare = pr.Router.from_bytes(router.to_bytes(values=False))
     one, other = compile_router(router), compile_router(bare)
-    assert (one.keys == other.keys).all()
-    assert (one.places == other.places).all()
+    assert (one.entries == other.entries).all()

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 import pyroute as pr
 import spark_udf as su
 from spark_udf import join
-from spark_udf.stats import Measured
 
 HOWS = list(join.HOWS)
 PLACE = "pyroute_place"
@@ -132,13 +131,9 @@ def test_empty_sides(spark, how):
 def test_whatever_the_statistics_said(spark, how, monkeypatch):
     """They decide where rows meet, never whether: here they are of other rows."""
     keys = [*range(3), None, 99]
-    many = "pyroute_r0" if how == "right" else "pyroute_l0"
-
-    def measure(df, *_, **__):
-        costs = [9000, 4000, 1, 9000, 2000] if many in df.columns else [3, 2, 1, 1, 1]
-        return Measured(pr.Snapshot(keys, costs), "exact", "made up", 0.0, 0.0)
-
-    monkeypatch.setattr(join, "measure", measure)
+    rows = [[9000, 4000, 1, 9000, 2000], [3, 2, 1, 1, 1]]
+    made_up = counted(*(dict(zip(keys, n)) for n in (rows[::-1] if how == "right" else rows)))
+    monkeypatch.setattr(join, "_count", lambda sides: made_up)
     left = spark.createDataFrame(side(6, 90, 0.3, "a", 0.3))
     right = spark.createDataFrame(side(7, 70, 0.2, "b", 0.3))
     made = check(left, right, "k", how, tasks=5)
@@ -424,8 +419,12 @@ def test_other_types(spark):
 counts = st.dictionaries(st.none() | st.integers(0, 12), st.integers(1, 60), max_size=12)
 
 
-def measured(of):
-    return Measured(pr.Snapshot(list(of), list(of.values())), "exact", "", 0.0, 0.0)
+def counted(left, right):
+    """Rows of each key on both sides."""
+    values = list({**left, **right})
+    rows = [np.array([of.get(v, 0) for v in values], float) for of in (left, right)]
+    lone = [np.array([n if v is None else 0.0 for v, n in zip(values, r)]) for r in rows]
+    return join.Counts(values, pr.keys(values).ids, *rows, *lone, "exact", "", 0.0, 0.0)
 
 
 def joined_rows(left, right, how):
@@ -448,8 +447,8 @@ def test_costs_and_loads(left, right, how, tasks):
         left.pop(None, 0)
     if not kind.keeps & join.RIGHT:
         right.pop(None, 0)
-    work = join.Work.of(measured(left), measured(right), kind, join.BOTH)
-    found = dict(zip(work.values, work.cost.tolist(), strict=True))
+    work = join.Work.of(counted(left, right), kind, join.BOTH)
+    found = dict(zip(work.counts.keys, work.cost.tolist(), strict=True))
     assert found == {
         key: left.get(key, 0)
         + right.get(key, 0)
@@ -486,15 +485,15 @@ def test_owners():
     kind = join.HOWS["inner"]
     rest = dict.fromkeys(range(100, 1000), 10)
     work = join.Work.of(
-        measured({1: 30_000, 2: 120, **rest}), measured({1: 2, 2: 120, **rest}), kind, join.BOTH
+        counted({1: 30_000, 2: 120, **rest}, {1: 2, 2: 120, **rest}), kind, join.BOTH
     )
-    owners = dict(zip(work.values, work.owners(20, 0.01).tolist(), strict=True))
+    owners = dict(zip(work.counts.keys, work.owners(20, 0.01).tolist(), strict=True))
     mean = (work.cost + work.copied * (work.owners(20, 0.01) - 1)).sum() / 20
     assert owners[1] == int(np.ceil(90_000 / (1.01 * mean - 2)))
     assert owners[2] == 2
     assert set(owners.values()) == {1, 2, owners[1]}
     semi = join.Work.of(
-        measured({1: 1000, **rest}), measured({1: 900_000, **rest}), join.HOWS["leftsemi"], 3
+        counted({1: 1000, **rest}, {1: 900_000, **rest}), join.HOWS["leftsemi"], 3
     )
     assert semi.owners(20, 0.01).max() == 1  # 900,000 copies for 1,000 rows
 
@@ -503,7 +502,7 @@ def test_home_leaves_room():
     """Tasks that a split key fills are no one's home, so that the table stays small."""
     rest = dict.fromkeys(range(50000), 1)
     work = join.Work.of(
-        measured({-1: 40_000, **rest}), measured({-1: 1, **rest}), join.HOWS["inner"], join.BOTH
+        counted({-1: 40_000, **rest}, {-1: 1, **rest}), join.HOWS["inner"], join.BOTH
     )
     placing = work.place(pr.Router(40), True, {"max_imbalance": 0.01, "max_table": 50_000})
     assert placing.plan.feasible
