@@ -99,10 +99,10 @@ def _circle(home: Ring, tasks: Int32, ids: UInt64, places: int) -> tuple[Positio
         owners, bits = np.repeat(owners, 1 << (wanted - bits)), wanted
     marked = np.unique(ids >> np.uint64(64 - bits)).astype(np.int64)
     owners[marked] += places
-    for narrow in (np.int8, np.int16):
-        if len(tasks) + places <= np.iinfo(narrow).max:
-            return owners.astype(narrow), 64 - bits
-    return owners, 64 - bits
+    most = len(tasks) + places
+    if most <= np.iinfo(np.int8).max:
+        return owners.astype(np.int8), 64 - bits
+    return owners.astype(np.int16) if most <= np.iinfo(np.int16).max else owners, 64 - bits
 
 
 def _positions(tasks: Int32, values: npt.ArrayLike) -> Int32:

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,8 +51,8 @@ from spark_udf import _spark
 from spark_udf.balance import MAX_IMBALANCE, MAX_TABLE, Balanced
 from spark_udf.by_key import Function
 from spark_udf.columns import ColumnOrName, as_columns, checked
-from spark_udf.route import Places, exchange, whole_row
-from spark_udf.stats import Measured, background, measure, to_arrow
+from spark_udf.route import Compiled, Places, exchange, whole_row
+from spark_udf.stats import Measured, to_arrow
 
 _LOG = logging.getLogger("pyroute.spark")
 
@@ -60,6 +61,15 @@ PLACE = "pyroute_place"
 
 COPIES = 0.25
 """What the copies of a split key may cost, as a share of what is spread."""
+
+MIN_GAIN = 0.1
+"""A join whose slowest task balance would make less than a tenth shorter is left to Spark."""
+
+SAMPLE_ROWS = 500_000
+"""Rows of each side that `auto` statistics count, about."""
+
+LEAST_ROWS = 50_000
+"""With fewer rows in a sample the size of a side was guessed wrong: all are counted."""
 
 Reals = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.uint64]
@@ -178,7 +188,9 @@ def balance_join(
     tasks: int | Ring | SparkHash | Router,
     how: str = "inner",
     *,
-    method: str = "exact",
+    method: str = "auto",
+    statistics: tuple[DataFrame | None, DataFrame | None] = (None, None),
+    min_gain: float = MIN_GAIN,
     salt: tuple[ColumnOrName | None, ColumnOrName | None] = (None, None),
     **options: Any,
 ) -> Joined:
@@ -187,10 +199,11 @@ def balance_join(
     `Joined.df` has the columns of that join and `pyroute_place` after those of the key: drop it
     where it is not wanted. `Joined.plan.loads_before` is what the home alone would give.
 
-    A join that Spark would do by broadcast is left to it: then `Joined.placed` is False, there is
-    no `pyroute_place`, and `Joined.plan.reasons` says so. To have it balanced all the same, set
-    `spark.sql.autoBroadcastJoinThreshold` to -1. Both sides are read twice, for the statistics and
-    for the join: cache what is dear to compute.
+    A join is left to Spark where it would do it by broadcast, and where balance would gain little:
+    then `Joined.placed` is False, there is no `pyroute_place`, and `Joined.plan.reasons` says so.
+    To have it balanced all the same, set `spark.sql.autoBroadcastJoinThreshold` to -1 and
+    `min_gain` to 0. Both sides are read twice, for the statistics and for the join: cache what is
+    dear to compute, or count in what it came from (`statistics`).
 
     Parameters
     ----------
@@ -203,7 +216,12 @@ def balance_join(
     how
         inner, left, right, full, leftsemi or leftanti, or another of Spark's names for these.
     method
-        How statistics are made: `collect_stats`.
+        "exact" counts every row; "auto" some 500,000 of each side, and all where there are fewer.
+    statistics
+        Frames to count keys in instead of the left and the right, where these are dear to compute;
+        they have the key's columns under the same names.
+    min_gain
+        By how much balance has to make the slowest task shorter, as a share of it.
     salt
         What spreads the rows of a split key, for the left and for the right: a pure function of
         the row. None is a hash of the whole row, which needs all columns of that side and cannot
@@ -221,12 +239,15 @@ def balance_join(
     mergeable = options.pop("mergeable", True)
     joined_by = _broadcast(left, right, names, kind)
     if joined_by is not None:
-        return _left_to_spark(left.join(right, names, kind.name), names, router, joined_by, options)
+        reason = f"left to Spark, which joins by broadcast ({joined_by}): no row has to move"
+        df = left.join(right, names, kind.name)
+        nothing = Work.of(Counts.none(), kind, 0)
+        return nothing.left_to_spark(df, names, nothing.place(router, False, options), reason)
     sides = (
         Side(left, names, LEFT, kind, _salt(salt, 0)),
         Side(right, names, RIGHT, kind, _salt(salt, 1)),
     )
-    counts = _count(sides) if method == "exact" else _estimate(sides, kind, method, router)
+    counts = _count(_frames(sides, names, kind, statistics), method)
     spreads = sum(side.number for side in sides if side.can_spread) if mergeable else 0
     work = Work.of(counts, kind, spreads)
     ours = not isinstance(tasks, Router | Ring | SparkHash)
@@ -234,8 +255,14 @@ def balance_join(
     if mergeable:
         advice = "; mergeable work could be split"
         placing.plan.reasons = [r.replace(advice, kind.why) for r in placing.plan.reasons]
+    gain = _gain(placing.plan)
+    if gain < min_gain:
+        reason = f"left to Spark: balance would make the slowest task {gain:.1%} shorter"
+        df = left.join(right, names, kind.name)
+        return work.left_to_spark(df, names, placing, reason)
     bits = _bits(len(router.tasks), work.measured)
-    placed = [side.placed(placing.router, placing.directions, bits) for side in sides]
+    compiled = Compiled(left.sparkSession, placing.router)
+    placed = [side.placed(placing.router, placing.directions, bits, compiled) for side in sides]
     df = _meet(*sides, placed, kind, len(router.tasks))
     _LOG.info("join: %d keys, %d split", len(work.ids), len(placing.directions))
     return Joined(df, placing.router, placing.plan, work.measured, tuple(names), bits=bits)
@@ -339,16 +366,18 @@ class Side:
                 df = df.filter(F.col(name).isNotNull())
         self._df = df
 
-    def measure(self, method: str, router: Router) -> Measured:
-        """Rows of each key."""
-        return measure(self._df, self.key, method=method, router=router)
-
+    @property
     def keys(self) -> DataFrame:
-        """The key of each row, and which side it is."""
-        names = [F.col(name).alias(f"pyroute_key_{i}") for i, name in enumerate(self.key)]
-        return self._df.select(*names, F.lit(self.number == LEFT).alias("pyroute_is_left"))
+        """The key of each row."""
+        return self._df.select(*self.key)
 
-    def placed(self, router: Router, directions: Mapping[int, int], bits: int) -> DataFrame:
+    def placed(
+        self,
+        router: Router,
+        directions: Mapping[int, int],
+        bits: int,
+        compiled: Compiled | None = None,
+    ) -> DataFrame:
         """The rows in one partition per task.
 
         Parameters
@@ -359,12 +388,14 @@ class Side:
             Which side of each split key is spread, by identity.
         bits
             Of the identity in a place.
+        compiled
+            The router's arrays, where they are there already.
         """
         columns = checked(self._df, self.key)
         # Columns of their own for what is used more than once.
         df = self._df.withColumn("pyroute_id", columns.identity)
         identity, found = F.col("pyroute_id"), F.col("pyroute_found")
-        places = Places(df.sparkSession, router, identity, columns.raw)
+        places = Places(df.sparkSession, router, identity, columns.raw, compiled)
         df = df.withColumn("pyroute_found", places.place)
         copied = [not directions[one] & self.number for one in router.split_ids.tolist()]
         salt = None if all(copied) else self._salt
@@ -497,7 +528,12 @@ class Counts:
     method: str
     reason: str
     error: float
-    rest: float
+
+    @classmethod
+    def none(cls) -> Counts:
+        """Where nothing is counted."""
+        ids, no = np.empty(0, np.uint64), np.empty(0)
+        return cls([], ids, no, no, no, no, "none", "not needed", 0.0)
 
     def names(self, at: Sequence[int]) -> list[Any]:
         """The values of some keys."""
@@ -507,43 +543,95 @@ class Counts:
         return [self.keys[i] for i in at]
 
 
-def _count(sides: Sequence[Side]) -> Counts:
-    """Exactly, both sides in one job."""
-    whole = sides[0].keys().unionAll(sides[1].keys())
-    names, is_left = whole.columns[:-1], F.col("pyroute_is_left")
-    left = F.count(F.when(is_left, 1)).alias("pyroute_left")
-    right = F.count(F.when(~is_left, 1)).alias("pyroute_right")
-    table = to_arrow(whole.groupBy(*names).agg(left, right)).combine_chunks()
-    columns = [table.column(name) for name in names]
-    rows = [table.column(name).to_numpy().astype(np.float64) for name in table.column_names[-2:]]
+def _frames(
+    sides: Sequence[Side], names: Sequence[str], how: How, statistics: Any
+) -> list[DataFrame]:
+    """The keys to count, of each side."""
+    if not isinstance(statistics, tuple) or len(statistics) != 2:
+        kind = type(statistics).__name__
+        raise TypeError(f"statistics: expected a pair of DataFrames or None, got {kind}")
+    out = []
+    for side, frame in zip(sides, statistics, strict=True):
+        if frame is None:
+            out.append(side.keys)
+            continue
+        _names(frame, frame, names)
+        out.append(Side(frame.select(*map(_quoted, names)), names, side.number, how).keys)
+    return out
+
+
+def _count(frames: Sequence[DataFrame], method: str) -> Counts:
+    """Rows of each key, both sides in one job."""
+    if method not in ("auto", "exact"):
+        raise ValueError(f"method: expected one of auto, exact, got {method}")
+    shares = [1.0 if method == "exact" else _share(frame) for frame in frames]
+    table = _counted(frames, shares)
+    for i in range(2):
+        if shares[i] < 1 and (pc.sum(table.column(-2 + i)).as_py() or 0) < LEAST_ROWS:
+            return _count(frames, "exact")
+    columns = table.columns[:-2]
     null = functools.reduce(pc.or_, [pc.is_null(column) for column in columns]).to_numpy()
-    rows += [np.where(null, one, 0.0) for one in rows]
     found = keys(*columns)
     ids, first, inverse = np.unique(found.ids, return_index=True, return_inverse=True)
-    if len(ids) < len(found):  # a null key and another may be one (docs/decisions/0001)
+    same = len(ids) < len(found)  # a null key and another may be one (docs/decisions/0001)
+
+    def merged(rows: Reals) -> Reals:
+        return np.bincount(inverse, rows).astype(np.float64) if same else rows
+
+    left, right = (
+        _scaled(table.column(-2 + i).to_numpy().astype(np.float64), shares[i]) for i in range(2)
+    )
+    if same:
         found = keys(*(column.take(pa.array(first)) for column in columns))
-        rows = [np.bincount(inverse, one) for one in rows]
-        ids = found.ids
-    return Counts(found, found.ids, *rows, "exact", "asked for", 0.0, 0.0)
-
-
-def _estimate(sides: Sequence[Side], how: How, method: str, router: Router) -> Counts:
-    """By other methods, each side by itself."""
-    left, right = (side.measure(method, router) for side in sides)
-    ids = np.union1d(left.snapshot.ids, right.snapshot.ids)
-    values: list[Any] = [None] * len(ids)
-    (of_left, lone_left), (of_right, lone_right) = (
-        _rows_of(one, ids, values, bool(how.keeps & number))
-        for one, number in ((left, LEFT), (right, RIGHT))
-    )
-    same = left.method == right.method
+    every = min(shares) == 1
+    reason = f"about {shares[0]:.2%} of the left and {shares[1]:.2%} of the right were counted"
     return Counts(
-        *(values, ids, of_left, of_right, lone_left, lone_right),
-        left.method if same else f"{left.method} and {right.method}",
-        left.reason if left.reason == right.reason else f"{left.reason}; {right.reason}",
-        max(left.error, right.error),
-        left.rest + right.rest,
+        keys=found,
+        ids=found.ids,
+        left=merged(left),
+        right=merged(right),
+        lone_left=merged(np.where(null, left, 0.0)),
+        lone_right=merged(np.where(null, right, 0.0)),
+        method="exact" if every else "sampled",
+        reason="every row was counted" if every else reason,
+        error=0.0 if every else 2 / math.sqrt(SAMPLE_ROWS),
     )
+
+
+def _counted(frames: Sequence[DataFrame], shares: Sequence[float]) -> pa.Table:
+    """The keys, and how many rows each has in a sample of the left and of the right."""
+    parts = []
+    for i, (frame, share) in enumerate(zip(frames, shares, strict=True)):
+        some = frame if share == 1 else frame.sample(fraction=share, seed=i)
+        named = some.toDF(*(f"pyroute_key_{k}" for k in range(len(some.columns))))
+        parts.append(named.withColumn("pyroute_is_left", F.lit(i == 0)))
+    whole, is_left = parts[0].unionAll(parts[1]), F.col("pyroute_is_left")
+    left = F.count(F.when(is_left, 1)).alias("pyroute_left")
+    right = F.count(F.when(~is_left, 1)).alias("pyroute_right")
+    return to_arrow(whole.groupBy(*whole.columns[:-1]).agg(left, right)).combine_chunks()
+
+
+def _scaled(rows: Reals, share: float) -> Reals:
+    """Rows of a key, from those in a sample: the first one counts once, so that one is one.
+
+    Not seen is not the same as not there.
+    """
+    return rows if share == 1 else np.where(rows > 0, 1 + (rows - 1) / share, 1.0)
+
+
+def _share(frame: DataFrame) -> float:
+    """Which share of the rows to count, by what Spark's optimizer says of their size.
+
+    It knows bytes, of compressed files too: a value is taken for 4 of them. Of joins it often
+    thinks far too much; then the sample is too small, and all rows are counted.
+    """
+    (row,) = frame.sparkSession.sql("EXPLAIN COST SELECT * FROM {frame}", frame=frame).collect()
+    found = re.search(r"sizeInBytes=([\d.E+]+) (\w*)B", row[0])
+    if found is None:
+        return 1.0
+    size = float(found[1]) * 1024 ** ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].index(found[2])
+    share = SAMPLE_ROWS * 4 * len(frame.columns) / max(size, 1.0)
+    return 1.0 if share > 0.5 else share
 
 
 @dataclass(frozen=True)
@@ -592,7 +680,7 @@ class Work:
         )
         return cls(
             counts=counts,
-            measured=Measured(snapshot, counts.method, counts.reason, counts.error, counts.rest),
+            measured=Measured(snapshot, counts.method, counts.reason, counts.error, 0.0),
             ids=counts.ids,
             cost=cost,
             spread=cost - copied,
@@ -658,13 +746,18 @@ class Work:
                 table = {named[at]: chosen[at][0] for at in giants.tolist()}
             options = {**options, "capacities": dict.fromkeys(router.tasks, 1.0)}
         start = Router(home, table, splits, router.version)
-        rest = self.measured.rest
-        unnamed = background(start, rest) if rest else None
-        snapshot = Snapshot(self.counts.keys, cost, background=unnamed)
-        plan = rebalance(snapshot, start, **options)
+        plan = rebalance(Snapshot(self.counts.keys, cost), start, **options)
         self._explain(plan, router, owners, cost)
         directions = {int(self.ids[at]): int(self.direction[at]) for at in split.tolist()}
         return Placing(plan, start.apply(plan), directions)
+
+    def left_to_spark(
+        self, df: DataFrame, names: Sequence[str], placing: Placing, reason: str
+    ) -> Joined:
+        """Spark's own join, and why."""
+        placing.plan.reasons.append(reason)
+        _LOG.info("join: %s", reason)
+        return Joined(df, placing.router, placing.plan, self.measured, tuple(names), placed=False)
 
     def _explain(
         self, plan: Plan, router: Router, owners: npt.NDArray[np.int64], cost: Reals
@@ -685,23 +778,10 @@ class Work:
             )
 
 
-def _rows_of(one: Measured, ids: Ids, values: list[Any], keeps: bool) -> tuple[Reals, Reals]:
-    """Rows of each identity on a side, and those of them that have no partner; values by identity.
-
-    A null key and another may have one identity (docs/decisions/0001).
-    """
-    at, costs = np.searchsorted(ids, one.snapshot.ids), one.snapshot.costs
-    rows, lone = np.zeros(len(ids)), np.zeros(len(ids))
-    np.add.at(rows, at, costs)
-    names = one.snapshot.values
-    if keeps:  # otherwise null keys are left out
-        nulls = np.array([_is_null(value) for value in names], np.bool_)
-        np.add.at(lone, at[nulls], costs[nulls])
-    for i, value in zip(at.tolist(), names, strict=True):
-        values[i] = value
-    if one.method != "exact":
-        rows[rows == 0] = 1.0  # not seen is not the same as not there
-    return rows, lone
+def _gain(plan: Plan) -> float:
+    """How much shorter the slowest task is, as a share."""
+    before, after = max(plan.loads_before, default=0.0), max(plan.loads_after, default=0.0)
+    return 1 - after / before if before else 0.0
 
 
 def _directions(left: Reals, right: Reals, spreads: int) -> npt.NDArray[np.int64]:
@@ -709,10 +789,6 @@ def _directions(left: Reals, right: Reals, spreads: int) -> npt.NDArray[np.int64
     if spreads != BOTH:
         return np.full(len(left), spreads, np.int64)
     return np.where(left >= right, LEFT, RIGHT).astype(np.int64)
-
-
-def _is_null(value: Any) -> bool:
-    return value is None or (isinstance(value, tuple) and any(part is None for part in value))
 
 
 def _broadcast(left: DataFrame, right: DataFrame, names: Sequence[str], how: How) -> str | None:
@@ -723,18 +799,6 @@ def _broadcast(left: DataFrame, right: DataFrame, names: Sequence[str], how: How
     # The uppermost join of this kind; Spark moves a semi or anti join below others of its left.
     found = re.search(rf"(\w+Join) .*\b{how.physical}\b", row[0])
     return found[1] if found and found[1].startswith("Broadcast") else None
-
-
-def _left_to_spark(
-    df: DataFrame, names: list[str], router: Router, joined_by: str, options: dict[str, Any]
-) -> Joined:
-    reason = f"left to Spark, which joins by broadcast ({joined_by}): no row has to move"
-    empty = Snapshot([], [])
-    plan = rebalance(empty, router, **options)
-    plan.reasons.append(reason)
-    _LOG.info("join: %s", reason)
-    measured = Measured(empty, "none", reason, 0.0, 0.0)
-    return Joined(df, router, plan, measured, tuple(names), placed=False)
 
 
 def _quoted(name: str) -> str:

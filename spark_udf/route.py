@@ -87,6 +87,14 @@ def position(
     return Position(task.cast("int"), index.cast("int"))
 
 
+class Compiled:
+    """A router's arrays, and the subqueries that bring them in."""
+
+    def __init__(self, spark: SparkSession, router: Router) -> None:
+        self.arrays = compile_router(router)
+        self.table = _one_row(spark, self.arrays)
+
+
 class Places:
     """Where rows go, as JVM expressions: positions of tasks, for a router that the JVM can compute.
 
@@ -94,11 +102,16 @@ class Places:
     """
 
     def __init__(
-        self, spark: SparkSession, router: Router, identity: Column, raw: Sequence[Column]
+        self,
+        spark: SparkSession,
+        router: Router,
+        identity: Column,
+        raw: Sequence[Column],
+        compiled: Compiled | None = None,
     ) -> None:
         home = router.home
-        self.arrays = compile_router(router)
-        self.table = _one_row(spark, self.arrays)
+        compiled = compiled or Compiled(spark, router)
+        self.arrays, self.table = compiled.arrays, compiled.table
         self._spark = spark
         if isinstance(home, SparkHash):
             at_home = _spark_hash(home, raw)

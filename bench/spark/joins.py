@@ -57,8 +57,8 @@ class Shape:
 
 
 SHAPES = {
-    "one side": Shape(100_000, (6_000_000, 1.2), (100_000, 0.0)),
-    "both sides": Shape(20_000, (200_000, 1.0), (30_000, 1.0)),
+    "one side": Shape(100_000, (24_000_000, 1.2), (100_000, 0.0)),
+    "both sides": Shape(20_000, (800_000, 1.0), (120_000, 1.0)),
     "one side, work": Shape(20_000, (600_000, 1.2), (20_000, 0.0), WAIT),
     "one side, mild, work": Shape(20_000, (600_000, 0.9), (20_000, 0.0), WAIT),
     "both sides, work": Shape(20_000, (20_000, 1.0), (2_000, 1.0), WAIT),
@@ -68,12 +68,10 @@ CASES = tuple(
     for shape, how, splits in (
         ("one side, work", "inner", True),
         ("one side, work", "inner", False),
-        ("one side, work", "left", True),
         ("one side, work", "left", False),
         ("one side, mild, work", "full", False),
         ("both sides, work", "inner", True),
         ("both sides, work", "inner", False),
-        ("both sides, work", "left", False),
         ("one side", "inner", True),
         ("one side", "inner", False),
         ("both sides", "inner", True),

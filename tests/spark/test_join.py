@@ -36,7 +36,7 @@ def rows_of(df):
 
 def check(left, right, on, how, tasks=6, **options):
     """The join equals Spark's; returns what was made."""
-    made = su.balance_join(left, right, on, tasks, how, **options)
+    made = su.balance_join(left, right, on, tasks, how, **{"min_gain": 0.0, **options})
     wanted = left.join(right, on, how)
     assert exchanges(made.df) == 2
     shown = made.df.drop(PLACE)
@@ -123,7 +123,7 @@ def test_empty_sides(spark, how):
     full = spark.createDataFrame(side(0, 20, 0.5, "a"))
     none = spark.range(0).select(F.col("id").alias("k"), F.col("id").alias("b"))
     for left, right in ((full, none), (none, full), (none, none)):
-        made = su.balance_join(left, right, "k", 3, how)
+        made = su.balance_join(left, right, "k", 3, how, min_gain=0)
         assert rows_of(made.df.drop(PLACE)) == rows_of(left.join(right, "k", how))
 
 
@@ -132,19 +132,73 @@ def test_whatever_the_statistics_said(spark, how, monkeypatch):
     """They decide where rows meet, never whether: here they are of other rows."""
     keys = [*range(3), None, 99]
     rows = [[9000, 4000, 1, 9000, 2000], [3, 2, 1, 1, 1]]
-    made_up = counted(*(dict(zip(keys, n)) for n in (rows[::-1] if how == "right" else rows)))
-    monkeypatch.setattr(join, "_count", lambda sides: made_up)
+    made_up = counted(
+        *(dict(zip(keys, n, strict=True)) for n in (rows[::-1] if how == "right" else rows))
+    )
+    monkeypatch.setattr(join, "_count", lambda *_: made_up)
     left = spark.createDataFrame(side(6, 90, 0.3, "a", 0.3))
     right = spark.createDataFrame(side(7, 70, 0.2, "b", 0.3))
     made = check(left, right, "k", how, tasks=5)
     assert set(made.router.splits) >= ({None} if how == "full" else {0})
 
 
-@pytest.mark.parametrize("method", ["sketched", "sampled", "auto"])
-def test_other_statistics(spark, method):
+@pytest.fixture
+def samples(monkeypatch):
+    """Sides of this size are sampled."""
+    monkeypatch.setattr(join, "SAMPLE_ROWS", 2000)
+    monkeypatch.setattr(join, "LEAST_ROWS", 500)
+
+
+def test_sampled(spark, samples):
+    """The large side is sampled, the small one is not; the hot keys' rows are right about."""
+    left = spark.createDataFrame(side(20, 40_000, 0.3, "a", 0.0))
+    right = spark.createDataFrame(side(21, 25, 0.0, "b", 0.0).filter(pc.field("b") < 25))
+    made = check(left, right, "k", "inner")
+    assert made.statistics.method == "sampled"
+    assert "100.00% of the right" in made.statistics.reason
+    exact = check(left, right, "k", "inner", method="exact")
+    assert exact.statistics.method == "exact"
+    costs = [
+        dict(zip(one.snapshot.values, one.snapshot.costs.tolist(), strict=True))
+        for one in (made.statistics, exact.statistics)
+    ]
+    for key in (1, 2):
+        assert costs[0][key] == pytest.approx(costs[1][key], rel=0.2)
+    found = partitions(made.df, "k").partition.value_counts()
+    assert found.max() / found.mean() < 1.15
+
+
+def test_a_wrong_size_is_found_out(spark, samples):
+    """Spark thinks that this join is large; its sample is too small, and all rows are counted."""
+    left = spark.createDataFrame(side(22, 900, 0.3, "a"))
+    right = spark.createDataFrame(side(23, 30, 0.0, "b"))
+    large = left.join(right.drop("b"), "k", "leftsemi")
+    made = su.balance_join(large, right, "k", 6, min_gain=0)
+    assert made.statistics.method == "exact"
+    assert rows_of(made.df.drop(PLACE)) == rows_of(large.join(right, "k"))
+
+
+def test_counted_elsewhere(spark):
+    """Keys are counted in the frames that are given; the result is that of the join."""
     left, right = map(spark.createDataFrame, CASES["left hot"][0]())
-    made = check(left, right, "k", "inner", method=method)
-    assert made.statistics.method in (method, "exact")
+    other = spark.range(100).select(F.lit(3).cast("bigint").alias("k"))
+    made = check(left, right, "k", "inner", statistics=(other, None))
+    assert set(made.router.splits) == {3}
+    with pytest.raises(ValueError, match="on: expected one of id"):
+        su.balance_join(left, right, "k", 4, statistics=(None, spark.range(3)))
+    with pytest.raises(TypeError, match="statistics: expected a pair of DataFrames or None"):
+        su.balance_join(left, right, "k", 4, statistics=left)
+
+
+def test_left_to_spark_where_little_is_gained(spark):
+    number = F.col("id")
+    left = spark.range(3000).select((number % 1000).alias("k"), number.alias("a"))
+    made = su.balance_join(left, left.withColumnRenamed("a", "b"), "k", 4)
+    assert not made.placed
+    assert "left to Spark: balance would make the slowest task" in made.plan.reasons[-1]
+    assert PLACE not in made.df.columns
+    assert made.df.count() == 9000
+    assert su.balance_join(left, left, "k", 4, min_gain=0).placed
 
 
 def test_hot_nulls(spark):
@@ -196,7 +250,7 @@ def test_balanced_work(spark):
     hot = F.when(number % 2 == 0, F.lit(7)).otherwise(number % 500)
     left = spark.range(20_000).select(hot.alias("k"), number.alias("a"))
     right = spark.range(1500).select((number % 500).alias("k"), number.alias("b"))
-    made = su.balance_join(left, right, "k", 8)
+    made = su.balance_join(left, right, "k", 8, min_gain=0)
     found = partitions(made.df, "k").partition.value_counts()
     assert len(found) == 8
     assert found.max() / found.mean() < 1.1
@@ -212,7 +266,7 @@ def test_no_filter_computes_the_place(spark):
     number = F.col("id")
     left = spark.range(900).select((number % 9).alias("k"), number.alias("a"))
     right = spark.range(90).select((number % 7).alias("k"), number.alias("b"))
-    made = su.balance_join(left, right, "k", 20)
+    made = su.balance_join(left, right, "k", 20, min_gain=0)
     assert made.router.splits
     text = plan_text(made.df)
     filters = [line for line in text.splitlines() if " Filter " in line]
@@ -238,7 +292,7 @@ def test_types(spark):
     key = [F.expr(text).alias(name) for name, text in texts.items()]
     left = spark.range(40).select(*key, number.alias("a"))
     right = spark.range(9).select(number.alias("a"), *key)
-    made = su.balance_join(left, right, list(texts), 8)
+    made = su.balance_join(left, right, list(texts), 8, min_gain=0)
     assert made.router.splits
     assert made.df.count() == left.join(right, list(texts)).count() == 180
 
@@ -281,7 +335,7 @@ def test_next_lines(spark):
     left = spark.createDataFrame(side(11, 200, 0.0, "a"))
     right = spark.createDataFrame(side(12, 60, 0.0, "b"))
     third = spark.createDataFrame(side(13, 60, 0.0, "c"))
-    made = su.balance_join(left, right, "k", 4, "left")
+    made = su.balance_join(left, right, "k", 4, "left", min_gain=0)
     assert not made.router.splits
     plain = left.join(right, "k", "left")
     grouped = made.group_by().agg(F.count("b").alias("n")).drop(PLACE)
@@ -310,7 +364,7 @@ def count_by_key():
 
 def test_split_next_lines(spark):
     left, right = map(spark.createDataFrame, CASES["left hot"][0]())
-    made = su.balance_join(left, right, "k", 6)
+    made = su.balance_join(left, right, "k", 6, min_gain=0)
     wanted = rows_of(left.join(right, "k").groupBy("k").count())
     parts = made.group_by().count()
     assert rows_of(parts.groupBy("k").agg(F.sum("count"))) == wanted
@@ -328,7 +382,7 @@ def test_split_next_lines(spark):
 def test_broadcast_is_left_to_spark(spark):
     left, right = map(spark.createDataFrame, CASES["left hot"][0]())
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "10MB")
-    made = su.balance_join(left, right, "k", 4)
+    made = su.balance_join(left, right, "k", 4, min_gain=0)
     plain = left.join(right, "k")
     assert not made.placed
     assert made.df.columns == plain.columns
@@ -342,11 +396,11 @@ def test_broadcast_is_left_to_spark(spark):
     assert rows_of(made.apply_by_key(func, schema)) == rows_of(plain.groupBy("k").count())
     assert made.join(right, "leftsemi").count() == plain.count()
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "1")
-    assert su.balance_join(left, right, "k", 4).placed
+    assert su.balance_join(left, right, "k", 4, min_gain=0).placed
     assert not su.balance_join(left, right.hint("broadcast"), "k", 4, "leftanti").placed
     # A broadcast elsewhere is not this join's.
     wide = left.join(right.withColumnRenamed("b", "c").hint("broadcast"), "k")
-    assert su.balance_join(wide, right, "k", 4, "leftsemi").placed
+    assert su.balance_join(wide, right, "k", 4, "leftsemi", min_gain=0).placed
 
 
 def test_nothing_to_spread_by(spark):
@@ -359,8 +413,8 @@ def test_nothing_to_spread_by(spark):
     left = spark.range(100).select(
         (F.col("id") % 2).alias("k"), F.create_map("id", "id").alias("m")
     )
-    assert not su.balance_join(left, right, "k", 4).router.splits
-    made = su.balance_join(left, right, "k", 4, salt=(F.map_keys("m")[0], None))
+    assert not su.balance_join(left, right, "k", 4, min_gain=0).router.splits
+    made = su.balance_join(left, right, "k", 4, min_gain=0, salt=(F.map_keys("m")[0], None))
     assert len(made.router.splits) == 2
     assert partitions(made.df, "k").partition.nunique() == 4
     assert made.df.count() == 200
@@ -368,13 +422,13 @@ def test_nothing_to_spread_by(spark):
 
 def test_says_what_stands_in_the_way(spark):
     left, right = map(spark.createDataFrame, CASES["left hot"][0]())
-    plan = su.balance_join(left, right, "k", 6, "full").plan
+    plan = su.balance_join(left, right, "k", 6, "full", min_gain=0).plan
     assert not plan.feasible
     assert "key 1 costs" in plan.reasons[0]
     assert "full join keeps unmatched rows of both sides" in plan.reasons[0]
-    plan = su.balance_join(right, left, "k", 6, "left").plan
+    plan = su.balance_join(right, left, "k", 6, "left", min_gain=0).plan
     assert any("a left join can spread only the left" in reason for reason in plan.reasons)
-    plan = su.balance_join(left, right, "k", 6, mergeable=False).plan
+    plan = su.balance_join(left, right, "k", 6, min_gain=0, mergeable=False).plan
     assert not plan.splits
     assert "mergeable work could be split" in plan.reasons[0]
 
@@ -423,8 +477,10 @@ def counted(left, right):
     """Rows of each key on both sides."""
     values = list({**left, **right})
     rows = [np.array([of.get(v, 0) for v in values], float) for of in (left, right)]
-    lone = [np.array([n if v is None else 0.0 for v, n in zip(values, r)]) for r in rows]
-    return join.Counts(values, pr.keys(values).ids, *rows, *lone, "exact", "", 0.0, 0.0)
+    lone = [
+        np.array([n if v is None else 0.0 for v, n in zip(values, r, strict=True)]) for r in rows
+    ]
+    return join.Counts(values, pr.keys(values).ids, *rows, *lone, "exact", "", 0.0)
 
 
 def joined_rows(left, right, how):
@@ -492,9 +548,7 @@ def test_owners():
     assert owners[1] == int(np.ceil(90_000 / (1.01 * mean - 2)))
     assert owners[2] == 2
     assert set(owners.values()) == {1, 2, owners[1]}
-    semi = join.Work.of(
-        counted({1: 1000, **rest}, {1: 900_000, **rest}), join.HOWS["leftsemi"], 3
-    )
+    semi = join.Work.of(counted({1: 1000, **rest}, {1: 900_000, **rest}), join.HOWS["leftsemi"], 3)
     assert semi.owners(20, 0.01).max() == 1  # 900,000 copies for 1,000 rows
 
 
