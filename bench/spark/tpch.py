@@ -167,7 +167,8 @@ def show(raw: Raw) -> Section:
         " region are broadcast in all arms, nothing else is. Salting: 8 salts on the larger side"
         " of each join and 8 copies of the other. Routed: `su.balance_join` for all three joins,"
         " statistics and plans included; the keys of the last join are counted in the tables that"
-        " they came from, not in the results of the other two. Loads are those of the stages that read most rows."
+        " they came from, not in the results of the other two. Loads are those of the stages that"
+        " read most rows."
         " Revenues per nation are equal in every run."
     )
     arms = raw["arms"]
