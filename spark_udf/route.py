@@ -180,7 +180,8 @@ def routed(
         salt = whole_row(df)
     where = position(df.sparkSession, router, columns.identity, columns.raw, salt)
     n = len(router.tasks)
-    named = df.withColumn(_spark.TASK, where.task)
+    # Never null: otherwise Spark would ask, of each row, and compute the task once more.
+    named = df.withColumn(_spark.TASK, F.coalesce(where.task, F.lit(int(router.tasks[0]))))
     if tuple(router.tasks) == tuple(range(n)):
         return exchange(named, n, F.col(_spark.TASK))
     moved = named.withColumn("pyroute_position", where.index)
@@ -194,6 +195,15 @@ def exchange(df: DataFrame, n: int, index: Column) -> DataFrame:
     # Hash partitioning of a number whose hash is i (Spark before 4.1).
     table = _local(df.sparkSession, {"preimages": _preimages(n)})
     return df.repartition(n, F.get(table("preimages"), index))
+
+
+def fenced(df: DataFrame) -> DataFrame:
+    """Placed rows that stay where they are.
+
+    Spark moves a semi or anti join below the exchange of its left side, but not below a filter
+    that it cannot move itself.
+    """
+    return df.filter(F.spark_partition_id() >= 0)
 
 
 def _preimages(n: int) -> np.ndarray[Any, np.dtype[np.int32]]:
