@@ -14,6 +14,7 @@ whole row: a retried stage gives the same answer.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -236,9 +237,9 @@ def _local(spark: SparkSession, columns: dict[str, Any]) -> Table:
             offsets = pa.array([0, len(values)], pa.int32())
             lists[name] = pa.ListArray.from_arrays(offsets, pa.array(values), pa.list_(item))
         frame = spark.createDataFrame(pa.table(lists))
-        # One expression for each array, so that it is one subquery however often it is used.
-        subqueries = {name: frame.select(name).scalar() for name in columns}
-        return lambda name: subqueries[name]
+        # One expression for each array, so that it is one subquery however often it is used; made
+        # when it is needed, because each is a call to the JVM.
+        return functools.cache(lambda name: frame.select(name).scalar())
     schema = T.StructType(
         [
             T.StructField(name, T.ArrayType(_element(values), containsNull=False))
@@ -262,19 +263,18 @@ def _lookup(arrays: Arrays, table: Table, identity: Column, at_home: Column) -> 
         return at_home
     bits, mask, places = arrays.slot_bits, (1 << arrays.slot_bits) - 1, len(arrays.places)
 
-    def number(value: int) -> Column:
-        return F.lit(value).cast("bigint")
-
+    # As few operations as do: each is a call to the JVM.
     def probe(slot: Column, entry: Column) -> Column:
         twice = F.get(table("entries"), slot.cast("int")).bitwiseXOR(entry)
-        place = F.least(F.shiftrightunsigned(twice, 1), number(places))
+        place = F.least(F.shiftrightunsigned(twice, 1), most)
         return F.get(table("places"), place.cast("int"))
 
-    low = identity.bitwiseAND(number(mask))
-    middle = F.shiftrightunsigned(identity, bits).bitwiseAND(number(mask))
-    upper = identity.bitwiseAND(number(-1 << (2 * bits)))
-    ones = identity.bitwiseAND(number(~mask)).bitwiseOR(number(1 << (bits - 2)))
-    others = upper.bitwiseOR(F.shiftleft(low, bits)).bitwiseOR(number(2 << (bits - 2)))
+    most = F.lit(places)
+    low = identity.bitwiseAND(mask)
+    middle = F.shiftrightunsigned(identity, bits).bitwiseAND(mask)
+    ones = identity.bitwiseAND(~mask).bitwiseOR(1 << (bits - 2))
+    upper = identity.bitwiseAND(-1 << (2 * bits))
+    others = upper.bitwiseOR(F.shiftleft(low, bits)).bitwiseOR(2 << (bits - 2))
     found = probe(low, ones), probe(middle, others)
     if arrays.owners is None:
         return F.coalesce(*found, at_home)
