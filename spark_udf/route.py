@@ -223,7 +223,7 @@ Table = Callable[[str], Column]
 
 
 def _one_row(spark: SparkSession, arrays: Arrays) -> Table:
-    names = ("tasks", "places", "owners", "entries", "starts", "counts", "shares")
+    names = ("tasks", "owners", "entries", "starts", "counts", "shares")
     columns = {name: getattr(arrays, name) for name in names}
     return _local(spark, {name: value for name, value in columns.items() if value is not None})
 
@@ -261,15 +261,16 @@ def _lookup(arrays: Arrays, table: Table, identity: Column, at_home: Column) -> 
     """The position of each row's task; number of tasks + split for a split key."""
     if not arrays.tabled:
         return at_home
-    bits, mask, places = arrays.slot_bits, (1 << arrays.slot_bits) - 1, len(arrays.places)
+    bits, mask, places = arrays.slot_bits, (1 << arrays.slot_bits) - 1, arrays.places
 
-    # As few operations as do: each is a call to the JVM.
+    # As few operations as do, as each is a call to the JVM, and as few subqueries, as each is
+    # planned wherever it is used: `every` is no subquery, Spark makes it an array of its own.
+    most, every = F.lit(places), F.sequence(F.lit(0), F.lit(places - 1))
+
     def probe(slot: Column, entry: Column) -> Column:
         twice = F.get(table("entries"), slot.cast("int")).bitwiseXOR(entry)
-        place = F.least(F.shiftrightunsigned(twice, 1), most)
-        return F.get(table("places"), place.cast("int"))
+        return F.get(every, F.least(F.shiftrightunsigned(twice, 1), most).cast("int"))
 
-    most = F.lit(places)
     low = identity.bitwiseAND(mask)
     middle = F.shiftrightunsigned(identity, bits).bitwiseAND(mask)
     ones = identity.bitwiseAND(~mask).bitwiseOR(1 << (bits - 2))
@@ -278,7 +279,7 @@ def _lookup(arrays: Arrays, table: Table, identity: Column, at_home: Column) -> 
     found = probe(low, ones), probe(middle, others)
     if arrays.owners is None:
         return F.coalesce(*found, at_home)
-    return F.coalesce(F.get(table("places"), at_home), *found, at_home - places)
+    return F.coalesce(F.get(every, at_home), *found, at_home - places)
 
 
 def _spark_hash(home: SparkHash, columns: Sequence[Column]) -> Column:
