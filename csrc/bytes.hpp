@@ -29,6 +29,9 @@ enum class Kernel : std::uint8_t {
   router = 9,
   group_report = 10,
   group_orders = 11,
+  report = 12,
+  tracker = 13,
+  scheduler = 14,
 };
 
 class Writer {

@@ -72,6 +72,28 @@ def reports() -> list[pr.GroupReport]:
     return [groups(task).report for task in (0, 1)]
 
 
+def tracked(mode: str, records: int, asks: bool = True) -> tuple[pr.posg.Tracker, Any]:
+    """A tracker, and its last report."""
+    tracker = pr.posg.Tracker(5, 4, epsilon=1.0, delta=0.3, seed=7, mode=mode)
+    last = None
+    for n in range(records):
+        asked = [pr.posg.Request(3, 5, 2, n, 0)] if asks and n % 3 == 2 else []
+        last = tracker.observe([n % 3], [1.5 * (n % 3)], n / 4, asked) or last
+    return tracker, last
+
+
+def scheduler(mode: str, records: int) -> pr.posg.Scheduler:
+    options = {"latencies": {5: 0.25}} if mode == "pooled" else {}
+    made = pr.posg.Scheduler([5, 0], mode, 1.0, 0.3, 7, source=3, resync=6, **options)
+    trackers = {t: pr.posg.Tracker(t, 4, 0.5, 1.0, 0.3, 7, mode=mode) for t in (0, 5)}
+    for n in range(records):
+        [task] = made.schedule([n % 3], n / 4).tolist()
+        report = trackers[task].observe([n % 3], [1.0 + n % 3], n / 4 + 0.125, made.requests)
+        if report is not None:
+            made.receive(report, n / 4 + 0.125)
+    return made
+
+
 EXAMPLES: dict[str, Callable[[], Any]] = {
     "space_saving": lambda: space_saving(np.arange(60) ** 2 % 17, np.arange(60) % 5),
     "space_saving_empty": lambda: pr.SpaceSaving(1),
@@ -98,6 +120,13 @@ EXAMPLES: dict[str, Callable[[], Any]] = {
     "group_report": lambda: groups().report,
     "group_report_empty": lambda: pr.KeyGroups(pr.Snapshot([], []), pr.Router(3), 2).report,
     "group_orders": lambda: pr.plan_groups(reports(), pr.Router(2), max_imbalance=0).orders[0],
+    "report_posg": lambda: tracked("posg", 8)[1],
+    "report_pooled": lambda: tracked("pooled", 8)[1],
+    "tracker_posg": lambda: tracked("posg", 7)[0],
+    "tracker_pooled": lambda: tracked("pooled", 7)[0],
+    "scheduler_new": lambda: pr.posg.Scheduler(2),
+    "scheduler_posg": lambda: scheduler("posg", 40),
+    "scheduler_pooled": lambda: scheduler("pooled", 40),
     "router": lambda: pr.Router(ring(), {10: 4, 11: 1, -5: 4}, version=12),
     "router_splits": lambda: pr.Router(ring(), {"a": 4, "b": 1}, {"c": [4, 1], "d": [1]}),
     "router_engine": lambda: pr.Router(pr.KafkaHash(3), {"a": 0}),
@@ -216,6 +245,21 @@ ATTEMPTS: dict[str, list[Callable[[Any], object]]] = {
         lambda grouping: grouping.with_ratio([1, 2]),
         lambda grouping: grouping.reassign(0, to=1),
         lambda grouping: grouping.shares(),
+    ],
+    "Report": [
+        lambda report: pr.posg.Scheduler([5], report.mode, 1.0, 0.3, 7).receive(report, 1e9),
+        lambda report: (report.items, report.sketch, report.answers),
+    ],
+    "Tracker": [
+        lambda tracker: tracker.observe([1, 2, 3, 4], [1.0, 2.0, 3.0, 4.0], 1e9),
+        lambda tracker: tracker.observe([1] * 9, [1.0] * 9, 1e308, ()),
+    ],
+    "Scheduler": [
+        lambda scheduler: scheduler.estimates([1, 2], scheduler.tasks[0]),
+        lambda scheduler: scheduler.receive(tracked(scheduler.mode, 8)[1], 1e9),
+        lambda scheduler: scheduler.schedule([1, 2, 3] * 9, 1e9),
+        lambda scheduler: (scheduler.finishes, scheduler.speeds, scheduler.requests),
+        lambda scheduler: scheduler.schedule([1, 2, 3] * 9, 1e308),
     ],
     "SparkHash": [lambda home: home.homes([1, 2])],
     "StormHash": [lambda home: home.homes(["a", "b"])],

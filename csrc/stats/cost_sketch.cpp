@@ -53,8 +53,7 @@ PYROUTE_AVX512 void quads_avx512(const Key* ids, std::size_t n, std::uint64_t se
 
 }  // namespace
 
-CostSketch::CostSketch(double epsilon, double delta, std::uint64_t seed)
-    : epsilon_(epsilon), delta_(delta), seed_(seed) {
+CostSketch::Shape CostSketch::shape(double epsilon, double delta) {
   if (!(epsilon > 0 && epsilon <= 3))
     throw std::invalid_argument("epsilon: expected above 0 and at most 3, got " +
                                 std::to_string(epsilon));
@@ -64,8 +63,14 @@ CostSketch::CostSketch(double epsilon, double delta, std::uint64_t seed)
   if (rows * columns > static_cast<double>(kMostCells))
     throw std::invalid_argument("epsilon: expected at most 2^28 cells, got " +
                                 std::to_string(rows * columns));
-  rows_ = static_cast<std::size_t>(rows);
-  columns_ = static_cast<std::size_t>(columns);
+  return {static_cast<std::size_t>(rows), static_cast<std::size_t>(columns)};
+}
+
+CostSketch::CostSketch(double epsilon, double delta, std::uint64_t seed)
+    : epsilon_(epsilon), delta_(delta), seed_(seed) {
+  const Shape size = shape(epsilon, delta);
+  rows_ = size.rows;
+  columns_ = size.columns;
   wide_ = columns_ > kNarrowColumns;
   cells_.resize(rows_ * columns_);
   const std::size_t rows_per_hash = wide_ ? 2 : 4;
@@ -197,6 +202,65 @@ void CostSketch::mean_time(const Batch& values, std::span<double> out) const {
         [&](std::size_t at) { least = cells[at].frequency < least.frequency ? cells[at] : least; });
     out[row] = least.frequency > 0 ? least.time / least.frequency : overall;
   });
+}
+
+void CostSketch::add(Key key, double frequency, double time) noexcept {
+  for_each_cell(key, [&](std::size_t at) {
+    cells_[at].frequency += frequency;
+    cells_[at].time += time;
+  });
+}
+
+double CostSketch::overall_mean() const noexcept {
+  const Cell all = total();
+  return all.frequency > 0 ? all.time / all.frequency : 0;
+}
+
+void CostSketch::mean_times(std::span<const Key> ids, double overall, double* out) const noexcept {
+  std::uint32_t at[4 * kBlock];
+  if (has_quads()) {
+    quads(ids, at);
+    means(at, ids.size(), &cells_[0].frequency, overall, out);
+    return;
+  }
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    Cell least{std::numeric_limits<double>::infinity(), 0};
+    for_each_cell(ids[i], [&](std::size_t cell) {
+      least = cells_[cell].frequency < least.frequency ? cells_[cell] : least;
+    });
+    out[i] = least.frequency > 0 ? least.time / least.frequency : overall;
+  }
+}
+
+void CostSketch::locate(std::span<const Key> ids, std::uint32_t* at) const noexcept {
+  if (has_quads()) return quads(ids, at);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    std::size_t row = 0;
+    for_each_cell(ids[i], [&](std::size_t cell) {
+      at[row++ * kBlock + i] = static_cast<std::uint32_t>(cell);
+    });
+  }
+}
+
+double CostSketch::mean_at(const std::uint32_t* at, double overall) const noexcept {
+  Cell least = cells_[at[0]];
+  for (std::size_t row = 1; row < rows_; ++row) {
+    const Cell& next = cells_[at[row * kBlock]];
+    least = next.frequency < least.frequency ? next : least;
+  }
+  return least.frequency > 0 ? least.time / least.frequency : overall;
+}
+
+double CostSketch::relative_change(const CostSketch& before) const noexcept {
+  double moved = 0, all = 0;
+  for (std::size_t i = 0; i < cells_.size(); ++i) {
+    const Cell &now = cells_[i], &then = before.cells_[i];
+    if (!(now.frequency > 0 && then.frequency > 0)) continue;
+    const double was = then.time / then.frequency;
+    moved += now.frequency * std::abs(was - now.time / now.frequency);
+    all += now.frequency * was;
+  }
+  return all > 0 ? moved / all : 0;
 }
 
 void CostSketch::merge(const CostSketch& other) {

@@ -36,6 +36,13 @@ class CostSketch {
   // 2^28.
   CostSketch(double epsilon, double delta, std::uint64_t seed);
 
+  // Rows and columns for these parameters; throws as the constructor does, and allocates nothing.
+  struct Shape {
+    std::size_t rows, columns;
+    [[nodiscard]] bool operator==(const Shape&) const = default;
+  };
+  [[nodiscard]] static Shape shape(double epsilon, double delta);
+
   // Throws std::invalid_argument, the state unchanged, when times differ in length from the values,
   // or one is negative, infinite or NaN.
   void observe(const Batch& values, std::span<const double> times);
@@ -47,6 +54,25 @@ class CostSketch {
   void frequency(const Batch& values, std::span<std::int64_t> out) const;
   void time(const Batch& values, std::span<double> out) const;
   void mean_time(const Batch& values, std::span<double> out) const;
+
+  // For kernels that hold sketches, one key or block of keys at a time.
+  // Adds to F and W of a key. Precondition: both finite and not negative.
+  void add(Key key, double frequency, double time) noexcept;
+  // total W / total F; 0 where nothing was observed. Costs a pass over the first row.
+  [[nodiscard]] double overall_mean() const noexcept;
+  // mean_time, with the overall mean given. Precondition: at most kBlock ids.
+  void mean_times(std::span<const Key> ids, double overall, double* out) const noexcept;
+  // The cells of at most kBlock keys, alike in every sketch of the same shape and seed:
+  // at[row * kBlock + i].
+  void locate(std::span<const Key> ids, std::uint32_t* at) const noexcept;
+  [[nodiscard]] double mean_at(const std::uint32_t* at, double overall) const noexcept;
+  // How far the means have moved, weighted by frequency: the sum of F * |W' / F' - W / F| over the
+  // sum of F * W' / F', over the cells that both occupy, primes for `before`; 0 where the second
+  // sum is 0. Precondition: same shape.
+  [[nodiscard]] double relative_change(const CostSketch& before) const noexcept;
+  [[nodiscard]] bool same_shape(const CostSketch& other) const noexcept {
+    return rows_ == other.rows_ && columns_ == other.columns_ && seed_ == other.seed_;
+  }
 
   [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
   [[nodiscard]] std::size_t columns() const noexcept { return columns_; }
