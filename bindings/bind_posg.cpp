@@ -1,6 +1,5 @@
 #include "keys.hpp"
-#include "route/scheduler.hpp"
-#include "route/tracker.hpp"
+#include "route/closed_loop.hpp"
 
 namespace pyroute {
 namespace {
@@ -197,12 +196,47 @@ void bind_scheduler(py::module_& m) {
       .def_static("transitions", &transitions<Scheduler>);
 }
 
+// For compiled loops (numba): the address of a loop, and of what can be done with it.
+TaskId loop_choose(std::uintptr_t loop, Key key, double now) {
+  return reinterpret_cast<ClosedLoop*>(loop)->choose(key, now);
+}
+void loop_done(std::uintptr_t loop, TaskId task, Key key, double time, double now) {
+  reinterpret_cast<ClosedLoop*>(loop)->done(task, key, time, now);
+}
+
+void bind_closed_loop(py::module_& m) {
+  using L = ClosedLoop;
+  py::class_<L>(m, "ClosedLoop")
+      .def(py::init([](const S& scheduler, const std::vector<const T*>& trackers, double delay) {
+             std::vector<Tracker> copies;
+             for (const T* tracker : trackers)
+               copies.push_back(tracker->with([](const Tracker& k) { return k; }));
+             return std::make_unique<L>(scheduler.with([](const Scheduler& k) { return k; }),
+                                        std::move(copies), delay);
+           }),
+           "scheduler"_a, "trackers"_a, "delay"_a)
+      .def("choose", &L::choose, "key"_a, "now"_a, py::pos_only())
+      .def("done", &L::done, "task"_a, "key"_a, "time"_a, "now"_a, py::pos_only())
+      .def("scheduler", [](const L& self) { return std::make_unique<S>(self.scheduler()); })
+      .def_property_readonly("messages", &L::messages)
+      .def_property_readonly("bytes", &L::bytes)
+      .def_property_readonly("requests", &L::requests)
+      .def_property_readonly("entered", &L::entered)
+      .def_property_readonly("address",
+                             [](const L& self) { return reinterpret_cast<std::uintptr_t>(&self); })
+      .def_static("functions", [] {
+        return py::make_tuple(reinterpret_cast<std::uintptr_t>(&loop_choose),
+                              reinterpret_cast<std::uintptr_t>(&loop_done));
+      });
+}
+
 }  // namespace
 
 void bind_posg(py::module_& m) {
   bind_report(m);
   bind_tracker(m);
   bind_scheduler(m);
+  bind_closed_loop(m);
 }
 
 }  // namespace pyroute

@@ -10,7 +10,7 @@
 array([3, 0], dtype=int32)
 """
 
-from pyroute import posg, workloads
+from pyroute import arena, policies, posg, workloads
 from pyroute._core import FormatError, simd
 from pyroute.cost_sketch import CostSketch
 from pyroute.dynamic_grouping import DynamicGrouping
@@ -54,9 +54,11 @@ __all__ = [
     "TopKeys",
     "TopPairs",
     "__version__",
+    "arena",
     "elastic",
     "keys",
     "plan_groups",
+    "policies",
     "posg",
     "rebalance",
     "simd",
