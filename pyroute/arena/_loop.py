@@ -32,9 +32,8 @@ class Tables(NamedTuple):
     heap_time: Any  # finish of each busy task's oldest record, a binary heap
     heap_task: Any
     lengths: Any  # by task: records not done, as known
-    told_at: Any  # events by which known lengths follow the true ones: a queue
-    told_task: Any
-    told_more: Any
+    told: Any  # when known lengths follow the true ones: a queue
+    more: Any  # task, and by how much
     counts: Any  # size of the heap, head and tail of that queue, interval, moved keys, done
     state_size: Any  # by key: bytes of its state; empty: no state
     holder: Any  # by key: its task; empty: nothing moves
@@ -54,14 +53,8 @@ def taken(state: Any, lengths: Any, key: Any, now: float, cost: float, record: i
     return int(state[record])
 
 
-def _jit(function: Callable[..., Any], **options: Any) -> Any:
-    try:
-        import numba
-    except ImportError as error:
-        raise ImportError(
-            "numba: expected it for the arena, got none: pip install 'pyroute-core[arena]'"
-        ) from error
-    return numba.njit(nogil=True, **options)(function)
+def _nothing(state: Any, task: int, key: Any, time: float, now: float) -> None:
+    pass
 
 
 def _sink(times: Any, tasks: Any, size: int) -> None:
@@ -97,148 +90,188 @@ def _rise(times: Any, tasks: Any, size: int, time: float, task: int) -> None:
     times[at], tasks[at] = time, task
 
 
-def _tell(t: Any, at: float, task: int, more: int) -> None:
+def _tell(
+    told: Any, more: Any, lengths: Any, counts: Any, at: float, age: float, task: int, by: int
+) -> None:
     """A queue became longer or shorter, which is known at once or after a while."""
-    if t.amounts[AGE] > 0:
-        tail = t.counts[TAIL]
-        t.told_at[tail], t.told_task[tail], t.told_more[tail] = at + t.amounts[AGE], task, more
-        t.counts[TAIL] += 1
+    if age > 0:
+        tail = counts[TAIL]
+        told[tail] = at + age
+        more[tail, 0] = task
+        more[tail, 1] = by
+        counts[TAIL] += 1
     else:
-        t.lengths[task] += more
+        lengths[task] += by
 
 
-def _follow(t: Any, now: float) -> None:
+def _follow(told: Any, more: Any, lengths: Any, counts: Any, now: float) -> None:
     """What is known by now."""
-    while t.counts[HEAD] < t.counts[TAIL] and t.told_at[t.counts[HEAD]] <= now:
-        head = t.counts[HEAD]
-        t.lengths[t.told_task[head]] += t.told_more[head]
-        t.counts[HEAD] += 1
+    while counts[HEAD] < counts[TAIL] and told[counts[HEAD]] <= now:
+        head = counts[HEAD]
+        lengths[more[head, 0]] += more[head, 1]
+        counts[HEAD] += 1
 
 
-def _merges(t: Any, key: int, task: int) -> float:
+def _merges(held: Any, merged_by: Any, counts: Any, amounts: Any, key: int, task: int) -> float:
     """Time for the partial result of a task that is not the first to hold one, this interval."""
-    interval = t.counts[INTERVAL] + 1
-    if t.held[key, task] == interval:
+    interval = counts[INTERVAL] + 1
+    if held[key, task] == interval:
         return 0.0
-    t.held[key, task] = interval
-    if t.merged_by[key] != interval:
-        t.merged_by[key] = interval
+    held[key, task] = interval
+    if merged_by[key] != interval:
+        merged_by[key] = interval
         return 0.0
-    t.amounts[MERGES] += 1
-    return float(t.amounts[MERGE])
+    amounts[MERGES] += 1
+    return float(amounts[MERGE])
 
 
-def _moves(t: Any, record: int, task: int, now: float) -> float:
+def _moves(
+    holder: Any,
+    state_size: Any,
+    ready: Any,
+    counts: Any,
+    amounts: Any,
+    key: int,
+    grows: int,
+    task: int,
+    now: float,
+) -> float:
     """The state of a key follows it; when it is there."""
-    key = t.positions[record]
-    if t.holder[key] >= 0 and t.holder[key] != task:
-        size = t.state_size[key]
-        t.amounts[MOVED_BYTES] += size
-        t.counts[MOVED] += 1
-        t.ready[key] = max(t.ready[key], now) + size / t.amounts[BANDWIDTH]
-    t.holder[key] = task
-    t.state_size[key] += t.sizes[record]
-    return float(t.ready[key])
+    if holder[key] >= 0 and holder[key] != task:
+        size = state_size[key]
+        amounts[MOVED_BYTES] += size
+        counts[MOVED] += 1
+        ready[key] = max(ready[key], now) + size / amounts[BANDWIDTH]
+    holder[key] = task
+    state_size[key] += grows
+    return float(ready[key])
 
 
-class _Parts(NamedTuple):
-    sink: Any
-    enqueue: Any
-    tell: Any
-    follow: Any
-    merges: Any
-    moves: Any
+try:
+    import numba as nb
+except ImportError:  # the arena itself asks for it, with the command that adds it
+    nb = None
+else:
+    # Inlined: the arrays of the loop stay in registers instead of travelling with every call.
+    _sink = nb.njit(nogil=True, cache=True)(_sink)
+    _rise = nb.njit(nogil=True, cache=True)(_rise)
+    _tell = nb.njit(nogil=True, cache=True, inline="always")(_tell)
+    _follow = nb.njit(nogil=True, cache=True, inline="always")(_follow)
+    _merges = nb.njit(nogil=True, cache=True)(_merges)
+    _moves = nb.njit(nogil=True, cache=True)(_moves)
 
 
-@cache
-def _parts() -> _Parts:
-    sink, rise = _jit(_sink), _jit(_rise)
-
-    def enqueue(t: Any, record: int, task: int, finish: float) -> None:
-        """At the end of its task's queue."""
-        t.following[record] = -1
-        if t.first[task] < 0:
-            t.first[task] = record
-            rise(t.heap_time, t.heap_task, t.counts[HEAP], finish, task)
-            t.counts[HEAP] += 1
+def _settle(t: Any, state: Any, until: float, noted: Any, notes: bool) -> None:
+    """Everything that is done by then, in order."""
+    heap_time, heap_task, counts = t.heap_time, t.heap_task, t.counts
+    first, age = t.first, t.amounts[AGE]
+    while counts[HEAP] > 0 and heap_time[0] <= until:
+        time, task = heap_time[0], heap_task[0]
+        record = first[task]
+        t.order[counts[DONE]] = record
+        counts[DONE] += 1
+        if notes:
+            noted(state, task, t.ids[record], t.service[record], time)
+        _tell(t.told, t.more, t.lengths, counts, time, age, task, -1)
+        follower = t.following[record]
+        first[task] = follower
+        if follower < 0:
+            counts[HEAP] -= 1
+            heap_time[0], heap_task[0] = heap_time[counts[HEAP]], heap_task[counts[HEAP]]
         else:
-            t.following[t.last[task]] = record
-        t.last[task] = record
-
-    return _Parts(sink, _jit(enqueue), _jit(_tell), _jit(_follow), _jit(_merges), _jit(_moves))
+            heap_time[0] = t.finish[follower]
+        _sink(heap_time, heap_task, counts[HEAP])
 
 
-def _settling(note: Any, notes: bool) -> Any:
-    parts = _parts()
-    sink, tell = parts.sink, parts.tell
+if nb is not None:
+    _settle = nb.njit(nogil=True, cache=True, inline="always")(_settle)
 
-    def settle(t: Any, state: Any, until: float) -> None:
-        """Everything that is done by then, in order."""
-        while t.counts[HEAP] > 0 and t.heap_time[0] <= until:
-            time, task = t.heap_time[0], t.heap_task[0]
-            record = t.first[task]
-            t.order[t.counts[DONE]] = record
-            t.counts[DONE] += 1
-            if notes:
-                note(state, task, t.ids[record], t.service[record], time)
-            tell(t, time, task, -1)
-            t.first[task] = t.following[record]
-            if t.first[task] < 0:
-                t.counts[HEAP] -= 1
-                size = t.counts[HEAP]
-                t.heap_time[0], t.heap_task[0] = t.heap_time[size], t.heap_task[size]
-            else:
-                t.heap_time[0] = t.finish[t.first[task]]
-            sink(t.heap_time, t.heap_task, t.counts[HEAP])
 
-    return _jit(settle)
+def _loop(t: Any, state: Any, begin: int, end: int, choose: Any, noted: Any, notes: bool) -> None:
+    first, last, counts, lengths = t.first, t.last, t.counts, t.lengths
+    period = np.searchsorted(t.change_at, begin, side="right") - 1
+    age, merging, moving = t.amounts[AGE], t.held.shape[0] > 0, t.holder.size > 0
+    for record in range(begin, end):
+        now = t.arrivals[record]
+        _settle(t, state, now, noted, notes)
+        _follow(t.told, t.more, lengths, counts, now)
+        if period + 1 < t.change_at.size and record >= t.change_at[period + 1]:
+            period += 1
+        task = choose(state, lengths, t.ids[record], now, t.costs[record], record)
+        service = t.costs[record] * t.speeds[period, task]
+        start = max(t.free[task], now + t.delays[task])
+        key = t.positions[record]
+        if merging:
+            service += _merges(t.held, t.merged_by, counts, t.amounts, key, task)
+        if moving:
+            there = _moves(
+                t.holder, t.state_size, t.ready, counts, t.amounts, key, t.sizes[record], task, now
+            )
+            start = max(start, there)
+        finish = start + service
+        t.tasks[record], t.finish[record], t.service[record] = task, finish, service
+        t.free[task] = finish
+        t.following[record] = -1
+        if first[task] < 0:
+            first[task] = record
+            _rise(t.heap_time, t.heap_task, counts[HEAP], finish, task)
+            counts[HEAP] += 1
+        else:
+            t.following[last[task]] = record
+        last[task] = record
+        _tell(t.told, t.more, lengths, counts, now, age, task, 1)
+    if end == t.ids.size:
+        _settle(t, state, np.inf, noted, notes)
+    elif begin == end:
+        _settle(t, state, t.arrivals[begin], noted, notes)
+        _follow(t.told, t.more, lengths, counts, t.arrivals[begin])
+
+
+if nb is not None:
+    _loop = nb.njit(nogil=True, cache=True)(_loop)
+
+
+def _numba() -> Any:
+    if nb is None:
+        raise ImportError(
+            "numba: expected it for the arena, got none: pip install 'pyroute-core[arena]'"
+        )
+    return nb
+
+
+def _signatures() -> tuple[Any, Any]:
+    of = _numba().types
+    reals, ints, word, real, number = (
+        of.float64[::1],
+        of.int64[::1],
+        of.uint64,
+        of.float64,
+        of.int64,
+    )
+    return (
+        of.int64(reals, ints, word, real, real, number),
+        of.void(reals, number, word, real, real),
+    )
 
 
 @cache
+def _as_pointer(function: Callable[..., Any], chooses: bool) -> Any:
+    """A function that the loop calls by its address, so that the loop is compiled only once."""
+    choose, noted = _signatures()
+    return _numba().cfunc(choose if chooses else noted)(function)
+
+
 def play(choose: Callable[..., int], noted: Callable[..., None] | None) -> Any:
     """The loop for a policy's functions: (tables, state, begin, end) plays records in between.
 
     Where begin is end it only settles what is done when that record comes.
     """
-    _, enqueue, tell, follow, merges, moves = _parts()
-    chosen = _compiled(choose)
-    settle = _settling(_compiled(noted or _nothing), noted is not None)
+    chosen, note = _as_pointer(choose, True), _as_pointer(noted or _nothing, False)
 
-    def loop(t: Any, state: Any, begin: int, end: int) -> None:
-        period = np.searchsorted(t.change_at, begin, side="right") - 1
-        for record in range(begin, end):
-            now = t.arrivals[record]
-            settle(t, state, now)
-            follow(t, now)
-            if period + 1 < t.change_at.size and record >= t.change_at[period + 1]:
-                period += 1
-            task = chosen(state, t.lengths, t.ids[record], now, t.costs[record], record)
-            service = t.costs[record] * t.speeds[period, task]
-            start = max(t.free[task], now + t.delays[task])
-            if t.held.shape[0] > 0:
-                service += merges(t, t.positions[record], task)
-            if t.holder.size > 0:
-                start = max(start, moves(t, record, task, now))
-            finish = start + service
-            t.tasks[record], t.finish[record], t.service[record] = task, finish, service
-            t.free[task] = finish
-            enqueue(t, record, task, finish)
-            tell(t, now, task, 1)
-        if end == t.ids.size:
-            settle(t, state, np.inf)
-        elif begin == end:
-            settle(t, state, t.arrivals[begin])
-            follow(t, t.arrivals[begin])
+    def run(t: Tables, state: Any, begin: int, end: int) -> None:
+        _loop(t, state, begin, end, chosen, note, noted is not None)
 
-    return _jit(loop)
-
-
-def _compiled(function: Any) -> Any:
-    return function if hasattr(function, "py_func") else _jit(function)
-
-
-def _nothing(state: Any, task: int, key: Any, time: float, now: float) -> None:
-    pass
+    return run
 
 
 @cache
@@ -258,4 +291,4 @@ def native() -> tuple[Any, Any]:
     def noted(state: Any, task: int, key: Any, time: float, now: float) -> None:
         tell(int(state[0]), task, key, time, now)
 
-    return _jit(choose), _jit(noted)
+    return choose, noted
