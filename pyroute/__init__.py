@@ -10,7 +10,11 @@
 array([3, 0], dtype=int32)
 """
 
-from pyroute import arena, policies, posg, workloads
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyroute import policies, posg, workloads
 from pyroute._core import FormatError, simd
 from pyroute.cost_sketch import CostSketch
 from pyroute.dynamic_grouping import DynamicGrouping
@@ -24,6 +28,9 @@ from pyroute.rebalance import elastic, rebalance
 from pyroute.ring import Ring
 from pyroute.router import Router
 from pyroute.space_saving import PairSpaceSaving, SpaceSaving, TopKeys, TopPairs
+
+if TYPE_CHECKING:
+    from pyroute import arena
 
 __version__ = "0.1.0"
 
@@ -64,3 +71,12 @@ __all__ = [
     "simd",
     "workloads",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The arena is imported when it is asked for: numba takes a second to load."""
+    if name == "arena":
+        from importlib import import_module
+
+        return import_module("pyroute.arena")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -338,7 +338,7 @@ def test_locality():
         (lambda: Trace.of([1], [math.nan]), "costs: expected finite numbers >= 0"),
         (lambda: Trace.of([1, 2], [1.0, 1.0], [1.0, 0.0]), "arrivals: expected finite times"),
         (lambda: replay(zipf_trace(5), "shuffle", 0), "tasks: expected at least one"),
-        (lambda: replay(zipf_trace(5), "nonsense", 2), "policy: expected one of shuffle"),
+        (lambda: replay(zipf_trace(5), "nonsense", 2), "policy: expected one of hash"),
         (lambda: replay(Trace.of([], []), "shuffle", 2), "trace: expected records, got none"),
         (lambda: replay(zipf_trace(5), "shuffle", Cluster(2, speeds=[1.0])), "speeds: expected 2"),
         (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,11 +149,9 @@ def _moves(
     return float(ready[key])
 
 
-try:
-    import numba as nb
-except ImportError:  # the arena itself asks for it, with the command that adds it
-    nb = None
-else:
+# Where it is missing the arena asks for it, with the command that adds it.
+nb: Any = import_module("numba") if find_spec("numba") else None
+if nb is not None:
     # Inlined: the arrays of the loop stay in registers instead of travelling with every call.
     _sink = nb.njit(nogil=True, cache=True)(_sink)
     _rise = nb.njit(nogil=True, cache=True)(_rise)
