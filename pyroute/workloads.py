@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from pyroute._arrays import count, real, task_ids, word
 
-__all__ = ["bursty", "fluctuating_zipf"]
+__all__ = ["bursty", "fluctuating_zipf", "timed_items"]
 
 _RECORDS_PER_KEY = 10
 _PASSES = 8  # passes of pairs drawn at random, before they are taken in order
@@ -106,6 +106,88 @@ def fluctuating_zipf(
     frequencies = _zipf(keys, skew, total)[random.permutation(keys)]
     trace = _Trace(home, number, fluctuation * (total / number), fluctuation)
     return trace.intervals(frequencies, count(intervals, "intervals"), random)
+
+
+def timed_items(
+    records: int = 32_768,
+    *,
+    items: int = 4096,
+    skew: float = 1.0,
+    times: int = 64,
+    least: float = 1.0,
+    most: float = 64.0,
+    steps: str = "linear",
+    association: str = "uniform",
+    seed: int = 0,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Records of items whose execution time depends on the item: the stream of paper 004.
+
+    Parameters
+    ----------
+    records, items
+        How many, and how many distinct (m and n in the paper).
+    skew
+        Exponent of the Zipf distribution of items; 0 for uniform.
+    times, least, most
+        Distinct execution times (w_n), and their range.
+    steps
+        Between the times: "linear" or "geometric".
+    association
+        How many items have each time: "uniform", the same number; "geometric", half as many as
+        the time before; "binomial", most in the middle. Which ones is drawn.
+    seed
+        Another seed gives another association and another stream.
+
+    Returns
+    -------
+    values, costs
+        The item and the execution time of each record.
+    """
+    size, universe = count(records, "records"), _at_least(count(items, "items"), 1, "items")
+    number = _at_least(count(times, "times"), 1, "times")
+    low, high = _from_zero(least, "least"), _from_zero(most, "most")
+    if not low <= high:
+        raise ValueError(f"least: expected at most {high:g}, got {low:g}")
+    values = _stepped(number, low, high, steps)
+    random = np.random.default_rng(word(seed, "seed"))
+    drawn = random.choice(universe, size, p=_weights(universe, _from_zero(skew, "skew")))
+    each = _apportioned(universe, _items_per_time(number, association))
+    cost_of = random.permutation(np.repeat(values, each))
+    return drawn.astype(np.int64), cost_of[drawn]
+
+
+def _stepped(number: int, low: float, high: float, steps: str) -> npt.NDArray[np.float64]:
+    if number == 1:
+        return np.array([low])
+    if steps == "linear":
+        return np.linspace(low, high, number)
+    if steps == "geometric":
+        if not low > 0:
+            raise ValueError(f"least: expected above 0 for geometric steps, got {low:g}")
+        return np.geomspace(low, high, number)
+    raise ValueError(f"steps: expected linear or geometric, got {steps}")
+
+
+def _items_per_time(number: int, association: str) -> npt.NDArray[np.float64]:
+    if association == "uniform":
+        return np.ones(number)
+    if association == "geometric":
+        return np.asarray(0.5 ** np.arange(number), np.float64)
+    if association == "binomial":
+        row = np.ones(1)
+        for _ in range(number - 1):
+            row = np.convolve(row, [0.5, 0.5])
+        return row
+    raise ValueError(f"association: expected uniform, geometric or binomial, got {association}")
+
+
+def _apportioned(total: int, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Whole numbers in proportion, by largest remainders."""
+    exact = total * weights / weights.sum()
+    out: npt.NDArray[np.int64] = np.floor(exact).astype(np.int64)
+    for at in np.argsort(out - exact, kind="stable")[: total - int(out.sum())]:
+        out[at] += 1
+    return out
 
 
 def bursty(

@@ -382,3 +382,78 @@ def test_provisioning():
     bursty = Trace.of(range(100), [2.0] * 100, np.arange(100) ** 2)
     assert bursty.stretched(110, 4).arrivals[-1] == pytest.approx(200 / 4 * 1.1)
     assert len(bursty[:10]) == 10
+
+
+# -- the command
+
+
+@pytest.fixture
+def command(capsys):
+    """Call it as `pyroute` would, without an installed entry point."""
+    pytest.importorskip("typer")
+    from pyroute.arena.command import arena
+    from pyroute.cli.commands import of_function
+
+    def call(*arguments):
+        try:
+            of_function("arena", arena).main([str(each) for each in arguments], "pyroute arena")
+        except SystemExit as end:
+            return end.code or 0, *capsys.readouterr()
+        return 0, *capsys.readouterr()
+
+    return call
+
+
+def test_command_prints_a_table(tmp_path, command):
+    plot = tmp_path / "plot.svg"
+    code, out, _ = command(
+        "--limit", 3000, "--policy", "shuffle", "--policy", "pooled", "--plot", plot
+    )
+    assert code == 0
+    assert "generated: 3,000 records of" in out
+    names = ("pooled", "shuffle", "full")
+    order = [line.split("  ")[0] for line in out.splitlines() if line.strip().startswith(names)]
+    assert [name.strip() for name in order] == ["full knowledge", "pooled", "shuffle"]
+    text = plot.read_text()
+    assert text.count("<polyline") == 3
+    import xml.etree.ElementTree as ET
+
+    ET.fromstring(text)
+
+
+def test_command_gives_json(tmp_path, command):
+    import json
+
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "spans.parquet"
+    values, costs = pr.workloads.timed_items(2000, items=50)
+    pq.write_table(pa.table({"op": values, "us": costs, "at": np.arange(2000) * 5.0}), path)
+    columns = ("--key", "op", "--cost", "us", "--arrival", "at", "--policy", "all", "--json")
+    code, out, _ = command(path, *columns, "--speed", 1, "--speed", 2, "--tasks", 2)
+    assert code == 0
+    document = json.loads(out)
+    assert document["trace"] == {
+        "name": "spans",
+        "records": 2000,
+        "keys": len(set(values.tolist())),
+    }
+    assert [each["policy"] for each in document["results"]] == list(pr.policies.ALL)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--policy", "nonsense"], "policy: expected one of hash"),
+        (["--key", "x"], "--key: expected a FILE with it, got none"),
+        (["nowhere.parquet"], "--key and --cost: expected both with a FILE"),
+        (["nowhere.parquet", "--key", "a", "--cost", "b"], "nowhere.parquet"),
+        (["--speed", "1"], "speeds: expected 5 numbers"),
+    ],
+)
+def test_command_says_what_is_wrong(arguments, error, command):
+    code, out, wrong = command(*arguments)
+    assert (code, out) == (1, "")
+    assert error in wrong
+    assert len(wrong.strip().splitlines()) == 1

@@ -204,3 +204,46 @@ def test_bad_arguments(options, error, message):
 def test_bursty_bad_arguments(options, error, message):
     with pytest.raises(error, match=f"^{message}$"):
         workloads.bursty(**options)
+
+
+def test_timed_items():
+    values, costs = pr.workloads.timed_items(20_000, seed=3)
+    assert (values.dtype, costs.dtype) == (np.int64, np.float64)
+    assert set(costs.tolist()) <= set(map(float, range(1, 65)))
+    by_item = {}
+    for value, cost in zip(values.tolist(), costs.tolist(), strict=True):
+        assert by_item.setdefault(value, cost) == cost
+    counts = np.bincount(values, minlength=4096)
+    assert counts[0] / counts[1] == pytest.approx(2, rel=0.15)
+    again, _ = pr.workloads.timed_items(20_000, seed=3)
+    other, _ = pr.workloads.timed_items(20_000, seed=4)
+    assert (values == again).all()
+    assert (values != other).any()
+
+
+def test_timed_items_of_other_shapes():
+    values, costs = pr.workloads.timed_items(
+        50_000, items=64, skew=0, times=2, least=1, most=8, seed=1
+    )
+    assert sorted(set(costs.tolist())) == [1.0, 8.0]
+    assert len(set(values[costs == 1].tolist())) == 32
+    _, costs = pr.workloads.timed_items(5000, times=4, least=1, most=8, steps="geometric")
+    assert sorted(set(costs.round(9).tolist())) == [1.0, 2.0, 4.0, 8.0]
+    for association, least in ("geometric", 0.4), ("binomial", 0.0):
+        _, costs = pr.workloads.timed_items(50_000, skew=0, times=8, association=association)
+        assert abs((costs == 1).mean() - least) < 0.15
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"steps": "odd"}, "steps: expected linear or geometric"),
+        ({"association": "odd"}, "association: expected"),
+        ({"least": 9.0, "most": 1.0}, "least: expected at most 1, got 9"),
+        ({"least": 0.0, "steps": "geometric"}, "least: expected above 0"),
+        ({"items": 0}, "items: expected"),
+    ],
+)
+def test_wrong_timed_items(options, error):
+    with pytest.raises(ValueError, match=error):
+        pr.workloads.timed_items(10, **options)

@@ -1,0 +1,244 @@
+"""The command `pyroute arena`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pyroute import policies
+from pyroute.arena.plot import svg
+from pyroute.arena.replay import Cluster, Replay, replay
+from pyroute.arena.trace import Trace
+from pyroute.cli.options import Debug, Json, Quiet
+from pyroute.cli.output import CommandError, Output
+from pyroute.workloads import timed_items
+
+__all__ = ["arena"]
+
+DEFAULT = ["shuffle", "load-aware shuffle", "power of two choices", "POSG", "pooled"]
+CEILING = "full knowledge"
+
+
+def arena(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE",
+            help="Parquet file of records. None: the stream of the paper is generated.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Column of the key; several times for several."),
+    ] = None,
+    cost: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column with the time of a record.")
+    ] = None,
+    arrival: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column with the time it came.")
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Column with the bytes that it adds to its key's state."
+        ),
+    ] = None,
+    origin: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column with the server it comes from.")
+    ] = None,
+    unit: Annotated[
+        float, typer.Option(metavar="X", help="Units of cost in one unit of arrival.")
+    ] = 1.0,
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="The first so many records.")
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Policy, several times for several; 'all' for every one."
+        ),
+    ] = None,
+    tasks: Annotated[int, typer.Option(min=1, metavar="N", help="How many.")] = 5,
+    speed: Annotated[
+        list[float] | None,
+        typer.Option(metavar="X", help="Time at a task by usual time; once for each task."),
+    ] = None,
+    provisioning: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            metavar="PERCENT",
+            help="What tasks can do, by what comes: arrivals are stretched to it, or made even"
+            " where there are none. 102 without --arrival.",
+        ),
+    ] = None,
+    delay: Annotated[float, typer.Option(min=0, metavar="T", help="Way to a task.")] = 0.0,
+    age: Annotated[
+        float, typer.Option(min=0, metavar="T", help="Age of what is known of queues.")
+    ] = 0.0,
+    refresh: Annotated[
+        float | None,
+        typer.Option(metavar="T", help="Between two looks of load-aware shuffle; 50 mean costs."),
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(min=0, metavar="T", help="Later records count as failed.")
+    ] = None,
+    merge: Annotated[
+        float, typer.Option(min=0, metavar="T", help="Time to merge a partial result.")
+    ] = 0.0,
+    bandwidth: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="X", help="Bytes of state moved per unit of time."),
+    ] = None,
+    interval: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Records between two plans.")
+    ] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of all that is drawn.")] = 0,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw completion times over the stream, as SVG."),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> None:
+    """Replay a trace under several policies, with the same metrics for all.
+
+    Records come, wait in the queue of the task that a policy chose, and are served one by one.
+    Times are in the unit of the arrivals. 'full knowledge' is added as the ceiling.
+    Columns: completion time (mean, p99), records per unit of time, greatest load by mean load, tasks
+    that hold a key, messages besides the records and their size, state moved, share of records that
+    stay on their server, records beyond the time-out, time of a decision.
+
+    Examples
+    --------
+    pyroute arena --tasks 5 --provisioning 102
+
+    pyroute arena spans.parquet --key operation --cost duration_us --arrival ts_us --policy all
+    """
+    out = Output(json=json, quiet=quiet)
+    trace = _trace(file, key, cost, arrival, size, origin, unit, limit, seed)
+    if provisioning is not None or arrival is None:
+        trace = trace.stretched(provisioning or 102.0, tasks)
+    cluster = Cluster(
+        tasks,
+        speeds=speed or None,
+        delays=delay,
+        age=age,
+        refresh=refresh or 50 * float(trace.costs.mean()),
+        timeout=timeout,
+        merge=merge,
+        bandwidth=bandwidth or float("inf"),
+        interval=interval,
+    )
+    names = _names(policy)
+    with _progress(out, len(names) * len(trace)) as shown:
+        played = replay(trace, names, cluster, seed=seed, progress=shown)
+    if plot is not None:
+        plot.write_text(svg(played), "utf-8")
+        out.say(f"written: {plot}")
+    _show(out, trace, cluster, played)
+    out.document(
+        {
+            "trace": {"name": trace.name, "records": len(trace), "keys": len(trace.distinct)},
+            "tasks": tasks,
+            "results": [_finite(each.result.row()) for each in played],
+        }
+    )
+
+
+def _trace(
+    file: Path | None,
+    key: list[str] | None,
+    cost: str | None,
+    arrival: str | None,
+    size: str | None,
+    origin: str | None,
+    unit: float,
+    limit: int | None,
+    seed: int,
+) -> Trace:
+    if file is None:
+        for name, given in (("--key", key), ("--cost", cost), ("--arrival", arrival)):
+            if given:
+                raise CommandError(f"{name}: expected a FILE with it, got none")
+        values, costs = timed_items(limit or 32_768, seed=seed)
+        return Trace.of(values, costs, name="generated")
+    if not key or cost is None:
+        raise CommandError("--key and --cost: expected both with a FILE, got one or none")
+    return Trace.read(
+        file, key=key, cost=cost, arrival=arrival, size=size, origin=origin, unit=unit, limit=limit
+    )
+
+
+def _names(policy: list[str] | None) -> list[str]:
+    if policy == ["all"]:
+        return list(policies.ALL)
+    names = list(dict.fromkeys(policy or DEFAULT))
+    for name in names:
+        policies.make(name)
+    return names if CEILING in names else [*names, CEILING]
+
+
+@contextlib.contextmanager
+def _progress(out: Output, total: int) -> Iterator[Callable[[str, int, int], None]]:
+    if not out.is_live:
+        yield lambda _name, _played, _all: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description:24}"), BarColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=out.progress, transient=True) as bar:
+        task = bar.add_task("", total=total)
+        before = [0]
+
+        def shown(name: str, played: int, everything: int) -> None:
+            bar.update(task, description=name, completed=before[0] + played)
+            if played == everything:
+                before[0] += everything
+
+        yield shown
+
+
+def _show(out: Output, trace: Trace, cluster: Cluster, played: list[Replay]) -> None:
+    from rich.table import Table
+
+    distinct = len(trace.distinct)
+    title = f"{trace.name}: {len(trace):,} records of {distinct:,} keys on {cluster.tasks} tasks"
+    table = Table(title=title, box=None, title_justify="left")
+    shown: list[tuple[str, Callable[[Any], str]]] = [
+        ("mean", lambda r: f"{r.mean:,.4g}"),
+        ("p99", lambda r: f"{r.p99:,.4g}"),
+        ("per unit", lambda r: f"{r.throughput:,.3g}"),
+        ("max/mean", lambda r: f"{r.imbalance:.3f}"),
+        ("copies", lambda r: f"{r.replicas:.2f}"),
+        ("messages", lambda r: f"{r.messages:,}"),
+        ("kB", lambda r: f"{r.message_bytes / 1000:,.0f}"),
+        ("kB moved", lambda r: f"{r.migrated_bytes / 1000:,.0f}"),
+        ("local", lambda r: "-" if r.locality is None else f"{r.locality:.0%}"),
+        ("failed", lambda r: f"{r.failed:,}"),
+        ("ns", lambda r: f"{r.decision_ns:,.0f}"),
+    ]
+    results = sorted((each.result for each in played), key=lambda result: result.mean)
+    table.add_column("policy", no_wrap=True)
+    cells = {name: [value(result) for result in results] for name, value in shown}
+    cells = {name: column for name, column in cells.items() if set(column) - {"0", "-"}}
+    for name in cells:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row, result in enumerate(results):
+        table.add_row(result.policy, *(column[row] for column in cells.values()))
+    out.results.print(table)
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no infinity."""
+    return {
+        name: None if isinstance(value, float) and value in (float("inf"), float("-inf")) else value
+        for name, value in row.items()
+    }
