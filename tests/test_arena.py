@@ -291,6 +291,18 @@ def test_timeouts_throughput_and_progress():
     assert played.windows(2)["max"].tolist() == [8]
 
 
+def test_plans_are_made_from_the_interval_before():
+    """Keys that hashing puts together are apart from the second interval on."""
+    home = pr.Ring(2)
+    together = [value for value in range(100) if home.homes([value])[0] == 0][:2]
+    trace = Trace.of(together * 100, [1.0] * 200, np.arange(200) * 2.0, sizes=[1] * 200)
+    [played] = replay(trace, "Mixed", Cluster(2, interval=50))
+    assert set(played.tasks[:50].tolist()) == {0}
+    assert set(played.tasks[50:].tolist()) == {0, 1}
+    assert played.result.migrations == 1
+    assert played.result.migrated_bytes == 25
+
+
 class Split(Given):
     name = "split"
     splits = True

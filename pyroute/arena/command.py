@@ -112,9 +112,9 @@ def arena(
 
     Records come, wait in the queue of the task that a policy chose, and are served one by one.
     Times are in the unit of the arrivals. 'full knowledge' is added as the ceiling.
-    Columns: completion time (mean, p99), records per unit of time, greatest load by mean load, tasks
-    that hold a key, messages besides the records and their size, state moved, share of records that
-    stay on their server, records beyond the time-out, time of a decision.
+    Columns: completion time (mean, p99), records per unit of time, greatest load by mean load,
+    tasks that hold a key, messages besides the records and their bytes, bytes of state moved,
+    share of records that stay on their server, records beyond the time-out, time of a decision.
 
     Examples
     --------
@@ -211,19 +211,19 @@ def _show(out: Output, trace: Trace, cluster: Cluster, played: list[Replay]) -> 
 
     distinct = len(trace.distinct)
     title = f"{trace.name}: {len(trace):,} records of {distinct:,} keys on {cluster.tasks} tasks"
-    table = Table(title=title, box=None, title_justify="left")
+    table = Table(title=title, box=None, title_justify="left", pad_edge=False)
     shown: list[tuple[str, Callable[[Any], str]]] = [
-        ("mean", lambda r: f"{r.mean:,.4g}"),
-        ("p99", lambda r: f"{r.p99:,.4g}"),
-        ("per unit", lambda r: f"{r.throughput:,.3g}"),
-        ("max/mean", lambda r: f"{r.imbalance:.3f}"),
+        ("mean", lambda r: _short(r.mean)),
+        ("p99", lambda r: _short(r.p99)),
+        ("rate", lambda r: _short(r.throughput)),
+        ("load", lambda r: f"{r.imbalance:.3f}"),
         ("copies", lambda r: f"{r.replicas:.2f}"),
-        ("messages", lambda r: f"{r.messages:,}"),
-        ("kB", lambda r: f"{r.message_bytes / 1000:,.0f}"),
-        ("kB moved", lambda r: f"{r.migrated_bytes / 1000:,.0f}"),
+        ("sent", lambda r: _short(r.messages)),
+        ("bytes", lambda r: _short(r.message_bytes)),
+        ("moved", lambda r: _short(r.migrated_bytes)),
         ("local", lambda r: "-" if r.locality is None else f"{r.locality:.0%}"),
-        ("failed", lambda r: f"{r.failed:,}"),
-        ("ns", lambda r: f"{r.decision_ns:,.0f}"),
+        ("failed", lambda r: _short(r.failed)),
+        ("ns", lambda r: _short(r.decision_ns)),
     ]
     results = sorted((each.result for each in played), key=lambda result: result.mean)
     table.add_column("policy", no_wrap=True)
@@ -234,6 +234,16 @@ def _show(out: Output, trace: Trace, cluster: Cluster, played: list[Replay]) -> 
     for row, result in enumerate(results):
         table.add_row(result.policy, *(column[row] for column in cells.values()))
     out.results.print(table)
+
+
+def _short(number: float) -> str:
+    """Four digits at most."""
+    for suffix in ("", "k", "M", "G"):
+        if abs(number) < 9999.5:
+            whole = suffix == "" and number == int(number)
+            return f"{number:.0f}" if whole else f"{number:.4g}{suffix}"
+        number /= 1000
+    return f"{number:.4g}T"
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:

@@ -295,6 +295,8 @@ def _play_batches(
         run(tables, state, begin, begin)
         before = time.perf_counter()
         told = _tell(trace, policy, tables, told)
+        if begin and begin % cluster.interval == 0:
+            policy.interval()
         records = Records(
             trace.ids[part],
             trace.arrivals[part],
@@ -305,7 +307,6 @@ def _play_batches(
         chosen = np.asarray(policy.route(records))
         _check(chosen, end - begin, policy)
         if end == next_interval:
-            policy.interval()
             next_interval += cluster.interval
         spent += time.perf_counter() - before
         state[part] = chosen
