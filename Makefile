@@ -62,6 +62,7 @@ bench: build .venv/installed-bench
 
 papers: build .venv/installed-bench
 	@$(BIN)/python -m bench.papers.fang
+	@$(BIN)/python -m bench.papers.rivetti
 
 sanitize: build
 	@$(PYTHON) tests/run.py sanitize

@@ -222,8 +222,8 @@ def _show(out: Output, trace: Trace, cluster: Cluster, played: list[Replay]) -> 
         ("bytes", lambda r: _short(r.message_bytes)),
         ("moved", lambda r: _short(r.migrated_bytes)),
         ("local", lambda r: "-" if r.locality is None else f"{r.locality:.0%}"),
-        ("failed", lambda r: _short(r.failed)),
-        ("ns", lambda r: _short(r.decision_ns)),
+        ("late", lambda r: _short(r.failed)),
+        ("ns", lambda r: _short(round(r.decision_ns))),
     ]
     results = sorted((each.result for each in played), key=lambda result: result.mean)
     table.add_column("policy", no_wrap=True)
