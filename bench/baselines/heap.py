@@ -52,6 +52,6 @@ def _loop(arrivals: Any, costs: Any, tasks: int) -> Any:
 def seconds(arrivals: Any, costs: Any, tasks: int) -> float:
     """Of one pass."""
     _loop(arrivals[:1], costs[:1], tasks)
-    before = time.perf_counter()
+    before = time.thread_time()
     _loop(arrivals, costs, tasks)
-    return time.perf_counter() - before
+    return time.thread_time() - before

@@ -130,65 +130,110 @@ def _moves(
 
 
 @_inline
-def _settle(t: Any, state: Any, until: float, noted: Any, notes: bool) -> None:
+def _settle(
+    heap_time: Any,
+    heap_task: Any,
+    counts: Any,
+    first: Any,
+    following: Any,
+    finish: Any,
+    order: Any,
+    told: Any,
+    more: Any,
+    lengths: Any,
+    age: float,
+    ids: Any,
+    service: Any,
+    state: Any,
+    noted: Any,
+    notes: bool,
+    until: float,
+) -> None:
     """Everything that is done by then, in order."""
-    heap_time, heap_task, counts = t.heap_time, t.heap_task, t.counts
-    first, age = t.first, t.amounts[AGE]
     while counts[HEAP] > 0 and heap_time[0] <= until:
         time, task = heap_time[0], heap_task[0]
         record = first[task]
-        t.order[counts[DONE]] = record
+        order[counts[DONE]] = record
         counts[DONE] += 1
         if notes:
-            noted(state, task, t.ids[record], t.service[record], time)
-        _tell(t.told, t.more, t.lengths, counts, time, age, task, -1)
-        follower = t.following[record]
+            noted(state, task, ids[record], service[record], time)
+        _tell(told, more, lengths, counts, time, age, task, -1)
+        follower = following[record]
         first[task] = follower
         if follower < 0:
             counts[HEAP] -= 1
             heap_time[0], heap_task[0] = heap_time[counts[HEAP]], heap_task[counts[HEAP]]
         else:
-            heap_time[0] = t.finish[follower]
+            heap_time[0] = finish[follower]
         _sink(heap_time, heap_task, counts[HEAP])
 
 
 @_call
 def loop(t: Any, state: Any, begin: int, end: int, choose: Any, noted: Any, notes: bool) -> None:
     """Records from begin to end; where they are the same, what is done when that one comes."""
-    first, last, counts, lengths = t.first, t.last, t.counts, t.lengths
-    period = np.searchsorted(t.change_at, begin, side="right") - 1
-    age, merging, moving = t.amounts[AGE], t.held.shape[0] > 0, t.holder.size > 0
-    for record in range(begin, end):
-        now = t.arrivals[record]
-        _settle(t, state, now, noted, notes)
-        _follow(t.told, t.more, lengths, counts, now)
-        if period + 1 < t.change_at.size and record >= t.change_at[period + 1]:
+    # Taken out once: each look into the tuple would count a reference.
+    ids, arrivals, costs, positions, sizes = t.ids, t.arrivals, t.costs, t.positions, t.sizes
+    delays, change_at, speeds, tasks = t.delays, t.change_at, t.speeds, t.tasks
+    ends, service_of, free, following = t.finish, t.service, t.free, t.following
+    first, last, heap_time, heap_task = t.first, t.last, t.heap_time, t.heap_task
+    lengths, told, more, counts, order = t.lengths, t.told, t.more, t.counts, t.order
+    state_size, holder, ready = t.state_size, t.holder, t.ready
+    held, merged_by, amounts = t.held, t.merged_by, t.amounts
+    period = np.searchsorted(change_at, begin, side="right") - 1
+    age, merging, moving = amounts[AGE], held.shape[0] > 0, holder.size > 0
+    for record in range(begin, end + 1):
+        if record < end:
+            now = arrivals[record]
+        elif end == ids.size:
+            now = np.inf
+        elif begin == end:
+            now = arrivals[begin]
+        else:
+            break
+        _settle(
+            heap_time,
+            heap_task,
+            counts,
+            first,
+            following,
+            ends,
+            order,
+            told,
+            more,
+            lengths,
+            age,
+            ids,
+            service_of,
+            state,
+            noted,
+            notes,
+            now,
+        )
+        _follow(told, more, lengths, counts, now)
+        if record == end:
+            break
+        if period + 1 < change_at.size and record >= change_at[period + 1]:
             period += 1
-        task = choose(state, lengths, t.ids[record], now, t.costs[record], record)
-        service = t.costs[record] * t.speeds[period, task]
-        start = max(t.free[task], now + t.delays[task])
-        key = t.positions[record]
+        task = choose(state, lengths, ids[record], now, costs[record], record)
+        service = costs[record] * speeds[period, task]
+        start = max(free[task], now + delays[task])
+        key = positions[record]
         if merging:
-            service += _merges(t.held, t.merged_by, counts, t.amounts, key, task)
+            service += _merges(held, merged_by, counts, amounts, key, task)
         if moving:
             there = _moves(
-                t.holder, t.state_size, t.ready, counts, t.amounts, key, t.sizes[record], task, now
+                holder, state_size, ready, counts, amounts, key, sizes[record], task, now
             )
             start = max(start, there)
         finish = start + service
-        t.tasks[record], t.finish[record], t.service[record] = task, finish, service
-        t.free[task] = finish
-        t.following[record] = -1
+        tasks[record], ends[record], service_of[record] = task, finish, service
+        free[task] = finish
+        following[record] = -1
         if first[task] < 0:
             first[task] = record
-            _rise(t.heap_time, t.heap_task, counts[HEAP], finish, task)
+            _rise(heap_time, heap_task, counts[HEAP], finish, task)
             counts[HEAP] += 1
         else:
-            t.following[last[task]] = record
+            following[last[task]] = record
         last[task] = record
-        _tell(t.told, t.more, lengths, counts, now, age, task, 1)
-    if end == t.ids.size:
-        _settle(t, state, np.inf, noted, notes)
-    elif begin == end:
-        _settle(t, state, t.arrivals[begin], noted, notes)
-        _follow(t.told, t.more, lengths, counts, t.arrivals[begin])
+        _tell(told, more, lengths, counts, now, age, task, 1)

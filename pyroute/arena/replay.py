@@ -221,7 +221,7 @@ def _one(trace: Trace, policy: Policy, cluster: Cluster, seed: int, progress: Pr
     policy.begin(cluster.setting(seed))
     tables = _tables(trace, policy, cluster)
     spent = -1.0
-    started = time.perf_counter()
+    started = time.thread_time()
     if isinstance(policy, FullKnowledge):
         seconds = _play_full(trace, policy, tables, progress)
     elif isinstance(policy, _Loop):
@@ -232,7 +232,7 @@ def _one(trace: Trace, policy: Policy, cluster: Cluster, seed: int, progress: Pr
         seconds = _play_compiled(policy.name, functions, policy.state(), tables, progress)
     else:
         spent = _play_batches(trace, policy, cluster, tables, progress)
-        seconds = time.perf_counter() - started
+        seconds = time.thread_time() - started
     if spent < 0:
         spent = seconds - _bare_seconds(trace, tables, cluster, policy)
     result = _measure(trace, policy, cluster, tables, max(spent, 0.0), seconds)
@@ -255,9 +255,9 @@ def _play_compiled(
     seconds = 0.0
     for begin in range(0, n, CHUNK):
         end = min(begin + CHUNK, n)
-        before = time.perf_counter()
+        before = time.thread_time()
         run(tables, state, begin, end)
-        seconds += time.perf_counter() - before
+        seconds += time.thread_time() - before
         progress(name, end, n)
     return seconds
 
@@ -274,9 +274,9 @@ def _play_full(
     for begin, end in pairwise(borders):
         period = int(np.searchsorted(tables.change_at, begin, side="right")) - 1
         state[tasks : 2 * tasks] = tables.speeds[period]
-        before = time.perf_counter()
+        before = time.thread_time()
         run(tables, state, begin, end)
-        seconds += time.perf_counter() - before
+        seconds += time.thread_time() - before
         progress(policy.name, end, n)
     return seconds
 
@@ -293,7 +293,7 @@ def _play_batches(
         end = min(begin + every, n, next_interval)
         part = slice(begin, end)
         run(tables, state, begin, begin)
-        before = time.perf_counter()
+        before = time.thread_time()
         told = _tell(trace, policy, tables, told)
         if begin and begin % cluster.interval == 0:
             policy.interval()
@@ -308,7 +308,7 @@ def _play_batches(
         _check(chosen, end - begin, policy)
         if end == next_interval:
             next_interval += cluster.interval
-        spent += time.perf_counter() - before
+        spent += time.thread_time() - before
         state[part] = chosen
         run(tables, state, begin, end)
         tables.counts[_loop.INTERVAL] = end // cluster.interval
