@@ -6,12 +6,13 @@ namespace {
 
 using T = Locked<Tracker>;
 using S = Locked<Scheduler>;
-using RequestTuple = std::tuple<std::uint64_t, TaskId, std::uint64_t, std::uint64_t, std::size_t>;
+using RequestTuple =
+    std::tuple<std::uint64_t, TaskId, std::uint64_t, std::uint64_t, std::size_t, bool>;
 using AnswerTuple = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, double>;
 
 Request request_of(const RequestTuple& from) {
-  const auto& [source, task, epoch, number, position] = from;
-  return {source, task, epoch, number, position};
+  const auto& [source, task, epoch, number, position, prompt] = from;
+  return {source, task, epoch, number, position, prompt};
 }
 
 // (state, event, next state) by name, for documents and tests.
@@ -44,7 +45,7 @@ auto copy_of(Method method) {
 std::unique_ptr<S> make_scheduler(const Array<TaskId>& tasks, const Array<double>& latencies,
                                   const std::string& mode, double epsilon, double delta,
                                   std::uint64_t seed, std::uint64_t source,
-                                  std::optional<std::uint64_t> resync, double memory) {
+                                  std::optional<std::uint64_t> resync, double memory, bool prompt) {
   Scheduler::Options options;
   options.mode = mode_of(mode);
   options.epsilon = epsilon;
@@ -53,6 +54,7 @@ std::unique_ptr<S> make_scheduler(const Array<TaskId>& tasks, const Array<double
   options.source = source;
   options.resync = resync;
   options.memory = memory;
+  options.prompt = prompt;
   return std::make_unique<S>(Scheduler(view(tasks), view(latencies), options));
 }
 
@@ -143,7 +145,7 @@ void bind_scheduler(py::module_& m) {
   bind_bytes<Scheduler>(scheduler);
   scheduler
       .def(py::init(&make_scheduler), "tasks"_a, "latencies"_a, "mode"_a, "epsilon"_a, "delta"_a,
-           "seed"_a, "source"_a, "resync"_a, "memory"_a)
+           "seed"_a, "source"_a, "resync"_a, "memory"_a, "prompt"_a)
       .def(
           "schedule",
           [](S& self, const Keys& values, const Array<double>& now) {
@@ -174,8 +176,8 @@ void bind_scheduler(py::module_& m) {
                                std::vector<RequestTuple> out;
                                self.with([&](const Scheduler& k) {
                                  for (const Request& r : k.requests())
-                                   out.emplace_back(r.source, r.task, r.epoch, r.number,
-                                                    r.position);
+                                   out.emplace_back(r.source, r.task, r.epoch, r.number, r.position,
+                                                    r.prompt);
                                });
                                return out;
                              })

@@ -62,6 +62,8 @@ class Request(NamedTuple):
     number: int
     position: int
     """Position of the record in the batch that was scheduled."""
+    prompt: bool = False
+    """Whether at once, where it could wait for the next report."""
 
 
 class Answer(NamedTuple):
@@ -275,6 +277,9 @@ class Scheduler(Kernel):
         request, 8 by default.
     memory
         Mode pooled: records after which an observation counts e times less than a new one.
+    prompt
+        Mode pooled: requests are answered at once and not with the next report; more messages,
+        one for each request, and better where times vary within a value.
     latencies
         Mode pooled: `{task: time}` that a record is on its way to the task; 0 where not named.
     """
@@ -293,6 +298,7 @@ class Scheduler(Kernel):
         source: int = 0,
         resync: int | None = None,
         memory: float = 16384.0,
+        prompt: bool = False,
         latencies: Mapping[int, float] | None = None,
     ) -> None:
         if isinstance(tasks, Mapping):
@@ -308,6 +314,7 @@ class Scheduler(Kernel):
             word(source, "source"),
             None if resync is None else count(resync, "resync"),
             real(memory, "memory"),
+            _flag(prompt, "prompt"),
         )
 
     def schedule(self, values: Any, now: Any) -> npt.NDArray[np.int32]:
@@ -392,10 +399,16 @@ def _mode(mode: object) -> str:
     return mode
 
 
-def _listed(requests: Request | Iterable[Request]) -> list[tuple[int, int, int, int, int]]:
+def _flag(value: object, name: str) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}: expected a bool, got {type(value).__name__}")
+    return bool(value)
+
+
+def _listed(requests: Request | Iterable[Request]) -> list[tuple[int, int, int, int, int, bool]]:
     if isinstance(requests, Request):
         return [requests]
-    listed: list[tuple[int, int, int, int, int]] = []
+    listed: list[tuple[int, int, int, int, int, bool]] = []
     for request in requests:
         if not isinstance(request, Request):
             raise TypeError(f"requests: expected Request, got {type(request).__name__}")

@@ -31,7 +31,7 @@ def ids_of(chosen):
 
 
 def twin_request(request):
-    return request.source, request.epoch, request.number
+    return request.source, request.epoch, request.number, request.prompt
 
 
 def assert_same_report(report, twin):
@@ -210,15 +210,15 @@ def test_reports_are_frozen():
 class World:
     """Schedulers and tasks that talk over lossy channels, each beside its twin."""
 
-    def __init__(self, mode, tasks, shape, sources, resync, latencies=None):
-        self.mode, self.tasks = mode, tasks
+    def __init__(self, mode, tasks, shape, sources, resync, latencies=None, prompt=False):
+        self.mode, self.tasks, self.prompt = mode, tasks, prompt
         self.schedulers = []
         for source in range(sources):
             options = {"source": source, "resync": resync}
             if mode == "posg":
                 twin = reference.Posg(tasks, *shape, 5, **options)
             else:
-                options["memory"] = 50.0
+                options |= {"memory": 50.0, "prompt": prompt}
                 twin = reference.Pooled(tasks, *shape, 5, latencies=latencies or {}, **options)
                 options["latencies"] = latencies
             self.schedulers.append((Scheduler(tasks, mode, *shape, 5, **options), twin))
@@ -251,7 +251,8 @@ class World:
         twin_out, twin_requests = twin.schedule(ids_of(chosen), self.now)
         assert out == twin_out
         requests = scheduler.requests
-        assert [tuple(r)[1:] for r in requests] == twin_requests
+        assert [tuple(r)[1:5] for r in requests] == twin_requests
+        assert {r.prompt for r in requests} <= {self.prompt}
         by_position = {request.position: request for request in requests}
         for position, (value, task) in enumerate(zip(chosen, out, strict=True)):
             self.queues[task].append((value, by_position.get(position)))
@@ -313,12 +314,14 @@ def drive(world, script):
     st.integers(1, 2),
     st.sampled_from([None, 3, 20]),
     st.sampled_from([[0], [4, 1], [2, 0, 7]]),
+    st.booleans(),
 )
-@settings(max_examples=effort(60))
-def test_scheduler_matches_reference(script, mode, shape, sources, resync, tasks):
+@settings(max_examples=effort(80))
+def test_scheduler_matches_reference(script, mode, shape, sources, resync, tasks, prompt):
     if mode == "pooled":
         resync = resync or 8
-    for _ in drive(World(mode, tasks, shape, sources, resync), script):
+    world = World(mode, tasks, shape, sources, resync, prompt=prompt and mode == "pooled")
+    for _ in drive(world, script):
         pass
 
 
@@ -331,22 +334,24 @@ def random_script(chance, length):
         yield "schedule", chance.randrange(2), [chance.randrange(13)]
         yield "wait", chance.choice([0.2, 0.5, 1.0]), None
         for _ in range(2):
-            yield "execute", chance.randrange(3), costs[chance.randrange(13)]
+            yield "execute", chance.randrange(11), costs[chance.randrange(13)]
         if chance.random() < 0.7:
             yield chance.choice(["deliver"] * 9 + ["lose"]), chance.randrange(3), None
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(8))
 def test_scheduler_matches_reference_on_long_streams(mode, seed):
     chance = random.Random(f"{mode} {seed}")
     latencies = {0: 0.5, 7: 2.0} if mode == "pooled" and seed % 2 else None
-    world = World(mode, [2, 0, 7], (0.05, 0.1), 1 + seed % 2, 8, latencies)
+    prompt = mode == "pooled" and seed >= 4
+    tasks = [2, 0, 7] if seed % 4 < 3 else [*range(11)]
+    world = World(mode, tasks, (0.05, 0.1), 1 + seed % 2, 8, latencies, prompt)
     seen = set()
     for _ in drive(world, random_script(chance, effort(400))):
         seen |= {scheduler.state for scheduler, _ in world.schedulers}
     wanted = {"ROUND_ROBIN", "RUN"} | ({"SEND_ALL", "WAIT_ALL"} if mode == "posg" else set())
-    assert seen == wanted
+    assert seen == wanted or (len(tasks) > 3 and seen < wanted)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -1,8 +1,9 @@
 // What schedulers and tasks tell each other (paper 004, section III-B): requests that travel with
 // records, and the reports of a task. Values; nothing here decides.
 //
-//   Request   "say when this record is done": source (which scheduler), task, epoch, number. It is
-//             attached to the record at `position` of the batch that was scheduled.
+//   Request   "say when this record is done": source (which scheduler), task, epoch, number, and
+//             whether at once, where it could wait for the next report. It is attached to the
+//             record at `position` of the batch that was scheduled.
 //   Answer    to a request: when the record that carried it was done. The paper's reply is the
 //             difference to the scheduler's estimate; here the scheduler takes the difference, so
 //             that a request need not carry the estimate (trap O8).
@@ -36,6 +37,7 @@ struct Request {
   std::uint64_t epoch = 0;
   std::uint64_t number = 0;
   std::size_t position = 0;
+  bool prompt = false;
   [[nodiscard]] bool operator==(const Request&) const = default;
 };
 

@@ -1,10 +1,14 @@
 #include "route/scheduler.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
 #include "simd.hpp"
+#if PYROUTE_X86
+#include <immintrin.h>
+#endif
 
 namespace pyroute {
 namespace {
@@ -22,70 +26,95 @@ constexpr std::uint64_t kOddInARow = 3;
 constexpr double kShrink = 0.04;  // variance of a quotient of the sums by that of one ratio
 constexpr double kMostWeight = 1e12;
 
-using Lanes [[gnu::vector_size(32), gnu::may_alias, gnu::aligned(8)]] = double;
+// The tasks of a pooled scheduler as the inner loop sees them, one entry each, padded to whole
+// vectors.
+struct Rows {
+  double* finish;
+  const double* speed;
+  const double* latency;
+  const double* wait;
+  double* scratch;
+  double* open_sum;
+  double* open_floor;
+  std::size_t tasks, padded;
+};
 
-// The first index of the least value; padded to whole lanes with infinities.
-[[gnu::always_inline]] inline std::size_t first_least(const double* v, std::size_t padded) {
-  Lanes least = *reinterpret_cast<const Lanes*>(v);
-  for (std::size_t i = kLanes; i < padded; i += kLanes) {
-    const Lanes next = *reinterpret_cast<const Lanes*>(v + i);
-    least = next < least ? next : least;
+// The first task of least max(finish, now + wait) + estimate * speed, with that as its finish.
+std::size_t take_portable(const Rows& rows, double now, double estimate) noexcept {
+  std::size_t best = 0;
+  double least = kInfinity;
+  for (std::size_t i = 0; i < rows.tasks; ++i) {
+    const double done = std::max(rows.finish[i], now + rows.wait[i]) + estimate * rows.speed[i];
+    best = done < least ? i : best;
+    least = done < least ? done : least;
   }
-  double best = least[0];
-  for (std::size_t lane = 1; lane < kLanes; ++lane) best = least[lane] < best ? least[lane] : best;
-  std::size_t at = 0;
-  while (at < padded && v[at] != best) ++at;
-  return at;
+  if (least < kInfinity) rows.finish[best] = least;
+  return best;
 }
 
-// scratch[i] = max(finish[i], now + latency[i]) + estimate * speed[i], then as above.
-[[gnu::always_inline]] inline std::size_t first_done(const double* finish, const double* latency,
-                                                     const double* speed, double now,
-                                                     double estimate, std::size_t padded,
-                                                     double* scratch) {
-  for (std::size_t i = 0; i < padded; i += kLanes) {
-    const Lanes done = *reinterpret_cast<const Lanes*>(finish + i);
-    const Lanes there = *reinterpret_cast<const Lanes*>(latency + i) + now;
-    const Lanes begin = done < there ? there : done;
-    *reinterpret_cast<Lanes*>(scratch + i) =
-        begin + estimate * *reinterpret_cast<const Lanes*>(speed + i);
+#if PYROUTE_X86
+PYROUTE_AVX2 inline std::size_t take_avx2(const Rows& rows, double now, double estimate) noexcept {
+  const __m256d at = _mm256_set1_pd(now), cost = _mm256_set1_pd(estimate);
+  __m256d least = _mm256_set1_pd(kInfinity);
+  for (std::size_t i = 0; i < rows.padded; i += kLanes) {
+    const __m256d there = _mm256_add_pd(at, _mm256_loadu_pd(rows.wait + i));
+    const __m256d begin = _mm256_max_pd(there, _mm256_loadu_pd(rows.finish + i));
+    const __m256d done = _mm256_add_pd(begin, _mm256_mul_pd(cost, _mm256_loadu_pd(rows.speed + i)));
+    _mm256_storeu_pd(rows.scratch + i, done);
+    least = _mm256_min_pd(least, done);
   }
-  return first_least(scratch, padded);
-}
-
-using Least = std::size_t (*)(const double*, std::size_t);
-using Done = std::size_t (*)(const double*, const double*, const double*, double, double,
-                             std::size_t, double*);
-
-std::size_t least_portable(const double* v, std::size_t padded) { return first_least(v, padded); }
-std::size_t done_portable(const double* finish, const double* latency, const double* speed,
-                          double now, double estimate, std::size_t padded, double* scratch) {
-  return first_done(finish, latency, speed, now, estimate, padded, scratch);
-}
-#if PYROUTE_X86
-PYROUTE_AVX2 std::size_t least_avx2(const double* v, std::size_t padded) {
-  return first_least(v, padded);
-}
-PYROUTE_AVX2 std::size_t done_avx2(const double* finish, const double* latency, const double* speed,
-                                   double now, double estimate, std::size_t padded,
-                                   double* scratch) {
-  return first_done(finish, latency, speed, now, estimate, padded, scratch);
+  least = _mm256_min_pd(least, _mm256_permute2f128_pd(least, least, 1));
+  least = _mm256_min_pd(least, _mm256_permute_pd(least, 5));
+  std::size_t begin = 0;
+  int mask = 0;
+  for (; begin < rows.padded; begin += kLanes) {
+    mask =
+        _mm256_movemask_pd(_mm256_cmp_pd(_mm256_loadu_pd(rows.scratch + begin), least, _CMP_EQ_OQ));
+    if (mask != 0) break;
+  }
+  const auto lane = static_cast<std::size_t>(std::countr_zero(static_cast<unsigned>(mask) | 16u));
+  const std::size_t best = begin + lane;
+  if (best >= rows.tasks || !(_mm256_cvtsd_f64(least) < kInfinity)) return 0;
+  // The whole vector is written: a single number would not be there yet for the next vector load.
+  alignas(32) static constexpr std::int64_t lanes[4] = {0, 1, 2, 3};
+  const __m256i chosen =
+      _mm256_cmpeq_epi64(_mm256_load_si256(reinterpret_cast<const __m256i*>(lanes)),
+                         _mm256_set1_epi64x(static_cast<long long>(lane)));
+  const __m256d old = _mm256_loadu_pd(rows.finish + begin);
+  _mm256_storeu_pd(rows.finish + begin, _mm256_blendv_pd(old, least, _mm256_castsi256_pd(chosen)));
+  return best;
 }
 #endif
 
-Least least() noexcept {
-#if PYROUTE_X86
-  if (simd() != Simd::portable) return least_avx2;
-#endif
-  return least_portable;
+// after(record, task) for each record in turn.
+template <class After>
+void take_all_portable(const Rows& rows, std::span<const double> estimates,
+                       std::span<const double> now, After&& after) {
+  const bool one_time = now.size() == 1;
+  for (std::size_t i = 0; i < estimates.size(); ++i) {
+    const double time = one_time ? now[0] : now[i], estimate = estimates[i];
+    const std::size_t at = take_portable(rows, time, estimate);
+    const double cost = estimate * rows.speed[at];
+    rows.open_sum[at] += cost;
+    rows.open_floor[at] = std::max(rows.open_floor[at], time + rows.latency[at]) + cost;
+    after(i, at);
+  }
 }
-
-Done done() noexcept {
 #if PYROUTE_X86
-  if (simd() != Simd::portable) return done_avx2;
-#endif
-  return done_portable;
+template <class After>
+PYROUTE_AVX2 void take_all_avx2(const Rows& rows, std::span<const double> estimates,
+                                std::span<const double> now, After&& after) {
+  const bool one_time = now.size() == 1;
+  for (std::size_t i = 0; i < estimates.size(); ++i) {
+    const double time = one_time ? now[0] : now[i], estimate = estimates[i];
+    const std::size_t at = take_avx2(rows, time, estimate);
+    const double cost = estimate * rows.speed[at];
+    rows.open_sum[at] += cost;
+    rows.open_floor[at] = std::max(rows.open_floor[at], time + rows.latency[at]) + cost;
+    after(i, at);
+  }
 }
+#endif
 
 }  // namespace
 
@@ -118,6 +147,8 @@ Scheduler::Scheduler(std::span<const TaskId> tasks, std::span<const double> late
   if (!(options.memory > 0 && std::isfinite(options.memory)))
     throw std::invalid_argument("memory: expected a finite number above 0, got " +
                                 std::to_string(options.memory));
+  if (options.mode == Mode::posg && options.prompt)
+    throw std::invalid_argument("prompt: expected mode pooled, got posg");
   if (options.mode == Mode::pooled && options.resync == 0)
     throw std::invalid_argument("resync: expected at least 1 in mode pooled, got 0");
 
@@ -126,6 +157,9 @@ Scheduler::Scheduler(std::span<const TaskId> tasks, std::span<const double> late
   speed_.assign(padded, 1);
   latency_.assign(padded, 0);
   scratch_.assign(padded, 0);
+  open_sum_.assign(padded, 0);
+  open_floor_.assign(padded, -kInfinity);
+  added_.assign(padded, 0);
   std::fill_n(finish_.begin(), tasks.size(), 0.0);
   std::vector<std::size_t> order(tasks.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -139,6 +173,7 @@ Scheduler::Scheduler(std::span<const TaskId> tasks, std::span<const double> late
   if (const auto twice = std::adjacent_find(tasks_.begin(), tasks_.end()); twice != tasks_.end())
     throw std::invalid_argument("tasks: expected distinct ids, got " + std::to_string(*twice) +
                                 " twice");
+  wait_ = latency_;
   of_.resize(tasks.size());
   shape_ = CostSketch::shape(options.epsilon, options.delta);
   if (options.mode == Mode::pooled) {
@@ -200,88 +235,186 @@ std::size_t Scheduler::in_turn() { return static_cast<std::size_t>(turn_++ % tas
 void Scheduler::schedule(const Batch& values, std::span<const double> now, std::span<TaskId> out) {
   clock(now, values.size());
   requests_.clear();
-  const bool one_time = now.size() == 1;
   std::vector<std::uint32_t> at;
   double estimates[kBlock];
   values.for_each_block([&](std::size_t begin, std::span<const Key> ids) {
-    if (state_ == State::round_robin && options_.mode == Mode::posg) {
-      for (std::size_t i = 0; i < ids.size(); ++i) out[begin + i] = tasks_[in_turn()];
-      return;
-    }
+    TaskId* const to = out.data() + begin;
+    if (state_ == State::round_robin) return blindly(ids.size(), begin, to);
     if (options_.mode == Mode::pooled) {
       sketches_[0]->mean_times(ids, means_[0], estimates);
-      for (std::size_t i = 0; i < ids.size(); ++i)
-        out[begin + i] =
-            tasks_[choose_pooled(estimates[i], one_time ? now[0] : now[begin + i], begin + i)];
-      return;
+      const std::span<const double> all(estimates, ids.size());
+      return run_pooled(all, now.size() == 1 ? now : now.subspan(begin, ids.size()), begin, to);
     }
-    at.resize(sketches_[0]->rows() * kBlock);
+    at.resize(shape_.rows * kBlock);
     sketches_[0]->locate(ids, at.data());
-    for (std::size_t i = 0; i < ids.size(); ++i)
-      out[begin + i] = tasks_[choose_posg(at.data() + i, begin + i)];
+    for (std::size_t i = 0; i < ids.size();) {
+      if (state_ == State::send_all) {
+        to[i] = tasks_[ask(at.data() + i, begin + i)];
+        ++i;
+      } else {
+        i += run_posg(at.data() + i, ids.size() - i, to + i);
+      }
+    }
   });
 }
 
 TaskId Scheduler::schedule_one(Key key, double now) {
   clock({&now, 1}, 1);
   requests_.clear();
+  TaskId out;
   const std::span<const Key> ids(&key, 1);
-  if (options_.mode == Mode::pooled) {
-    double estimate = 0;
-    if (state_ != State::round_robin) sketches_[0]->mean_times(ids, means_[0], &estimate);
-    return tasks_[choose_pooled(estimate, now, 0)];
+  if (state_ == State::round_robin) {
+    blindly(1, 0, &out);
+  } else if (options_.mode == Mode::pooled) {
+    double estimate;
+    sketches_[0]->mean_times(ids, means_[0], &estimate);
+    run_pooled({&estimate, 1}, {&now, 1}, 0, &out);
+  } else {
+    std::uint32_t at[kMostRows * kBlock];
+    sketches_[0]->locate(ids, at);
+    if (state_ == State::send_all || run_posg(at, 1, &out) == 0) out = tasks_[ask(at, 0)];
   }
-  if (state_ == State::round_robin) return tasks_[in_turn()];
-  std::uint32_t at[kMostRows * kBlock];
-  sketches_[0]->locate(ids, at);
-  return tasks_[choose_posg(at, 0)];
+  return out;
 }
 
-std::size_t Scheduler::choose_posg(const std::uint32_t* at, std::size_t position) {
-  const std::uint64_t resync = options_.resync.value_or(tasks_.size() * window_);
-  if (state_ != State::send_all && resync > 0 && scheduled_ >= resync) begin_epoch(Event::due);
-  std::size_t task;
-  const bool asks = state_ == State::send_all;
-  if (asks) {
-    task = static_cast<std::size_t>(sent_++);
-    requests_.push_back({options_.source, tasks_[task], epoch_, epoch_, position});
-  } else {
-    task = among(least()(finish_.data(), finish_.size()));
-    ++scheduled_;
+// ROUND_ROBIN.
+void Scheduler::blindly(std::size_t count, std::size_t position, TaskId* out) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t at = in_turn();
+    out[i] = tasks_[at];
+    if (options_.mode == Mode::posg) continue;
+    Task& task = of_[at];
+    ++task.blind;
+    if (!task.segments.empty()) ++task.segments.back().blind;
+    if (task.since == 0) request(at, position + i);
+    if (++task.since == options_.resync.value_or(kEvery)) task.since = 0;
   }
-  const double estimate = sketches_[task]->mean_at(at, means_[task]);
-  finish_[task] += estimate;
-  of_[task].added = asks ? 0 : of_[task].added + estimate;
-  if (asks && sent_ == tasks_.size()) step(Event::sent);
+}
+
+namespace {
+
+// W / F in the row of least F, the first of equals. `at` strides by kBlock.
+template <class Cell>
+[[gnu::always_inline]] inline double mean_of(const Cell* cells, const std::uint32_t* at,
+                                             std::size_t rows) noexcept {
+  if (rows == 4) {  // the default, in two steps instead of three
+    const Cell &a = cells[at[0]], &b = cells[at[kBlock]];
+    const Cell &c = cells[at[2 * kBlock]], &d = cells[at[3 * kBlock]];
+    const bool second = b.frequency < a.frequency, fourth = d.frequency < c.frequency;
+    const double left = second ? b.frequency : a.frequency;
+    const double right = fourth ? d.frequency : c.frequency;
+    const double left_mean = second ? b.mean : a.mean, right_mean = fourth ? d.mean : c.mean;
+    return right < left ? right_mean : left_mean;
+  }
+  double least = cells[at[0]].frequency, mean = cells[at[0]].mean;
+  for (std::size_t row = 1; row < rows; ++row) {
+    const Cell& next = cells[at[row * kBlock]];
+    mean = next.frequency < least ? next.mean : mean;
+    least = next.frequency < least ? next.frequency : least;
+  }
+  return mean;
+}
+
+}  // namespace
+
+std::size_t Scheduler::ask(const std::uint32_t* at, std::size_t position) {
+  const auto task = static_cast<std::size_t>(sent_++);
+  requests_.push_back({options_.source, tasks_[task], epoch_, epoch_, position, false});
+  finish_[task] += mean_of(cells_.data() + task * shape_.rows * shape_.columns, at, shape_.rows);
+  added_[task] = 0;
+  if (sent_ == tasks_.size()) step(Event::sent);
   return task;
 }
 
-std::size_t Scheduler::choose_pooled(double estimate, double now, std::size_t position) {
-  std::size_t at;
-  const bool blind = state_ == State::round_robin;
-  if (blind) {
-    at = in_turn();
-    ++of_[at].blind;
-    if (!of_[at].segments.empty()) ++of_[at].segments.back().blind;
-  } else {
-    at = among(done()(finish_.data(), latency_.data(), speed_.data(), now, estimate, finish_.size(),
-                      scratch_.data()));
-    finish_[at] = scratch_[at];
-    if (auto& segments = of_[at].segments; !segments.empty()) {
-      Segment& last = segments.back();
-      const double cost = estimate * speed_[at];
-      last.sum += cost;
-      last.floor = std::max(last.floor, now + latency_[at]) + cost;
+std::size_t Scheduler::run_posg(const std::uint32_t* at, std::size_t count, TaskId* out) {
+  const std::uint64_t resync = options_.resync.value_or(tasks_.size() * window_);
+  if (resync > 0) {
+    if (scheduled_ >= resync) {
+      begin_epoch(Event::due);
+      return 0;
     }
+    count = static_cast<std::size_t>(std::min<std::uint64_t>(count, resync - scheduled_));
   }
+  // Tasks by finish time, ties by id, in a buffer that begins one place later with each record: the
+  // first leaves, and comes back where its new time belongs.
+  struct Entry {
+    double finish;
+    std::size_t task;
+  };
+  const std::size_t size = tasks_.size(), stride = shape_.rows * shape_.columns;
+  order_.resize((size + kBlock) * sizeof(Entry));
+  auto* first = reinterpret_cast<Entry*>(order_.data());
+  for (std::size_t i = 0; i < size; ++i) first[i] = {finish_[i], i};
+  std::sort(first, first + size, [](const Entry& a, const Entry& b) {
+    return a.finish != b.finish ? a.finish < b.finish : a.task < b.task;
+  });
+  for (std::size_t i = 0; i < count; ++i, ++first) {
+    const std::size_t task = first->task;
+    const double estimate = mean_of(cells_.data() + task * stride, at + i, shape_.rows);
+    const double finish = first->finish + estimate;
+    added_[task] += estimate;
+    out[i] = tasks_[task];
+    Entry* to = first + size;
+    for (; to[-1].finish > finish || (to[-1].finish == finish && to[-1].task > task); --to)
+      to[0] = to[-1];
+    // The first itself is the sentinel: its time is not above the new one.
+    to[0] = {finish, task};
+  }
+  for (std::size_t i = 0; i < size; ++i) finish_[first[i].task] = first[i].finish;
+  scheduled_ += count;
+  return count;
+}
+
+void Scheduler::run_pooled(std::span<const double> estimates, std::span<const double> now,
+                           std::size_t position, TaskId* out) {
+  const Rows rows{finish_.data(),     speed_.data(),   latency_.data(),
+                  wait_.data(),       scratch_.data(), open_sum_.data(),
+                  open_floor_.data(), tasks_.size(),   finish_.size()};
+  const std::uint64_t every = options_.resync.value_or(kEvery);
+  const auto after = [&](std::size_t i, std::size_t at) {
+    out[i] = tasks_[at];
+    Task& task = of_[at];
+    if (task.since == 0) request(at, position + i);
+    if (++task.since == every) task.since = 0;
+    if (options_.prompt) wait_for(at);
+  };
+#if PYROUTE_X86
+  if (simd() != Simd::portable) return take_all_avx2(rows, estimates, now, after);
+#endif
+  take_all_portable(rows, estimates, now, after);
+}
+
+void Scheduler::close_open(std::size_t at) {
+  auto& segments = of_[at].segments;
+  if (segments.empty()) return;
+  segments.back().sum = open_sum_[at];
+  segments.back().floor = open_floor_[at];
+}
+
+// The last segment is the one that grows.
+void Scheduler::open(std::size_t at) {
+  auto& task = of_[at];
+  task.closed = 0;
+  for (std::size_t i = 0; i + 1 < task.segments.size(); ++i) task.closed += task.segments[i].sum;
+  open_sum_[at] = task.segments.empty() ? 0 : task.segments.back().sum;
+  open_floor_[at] = task.segments.empty() ? -kInfinity : task.segments.back().floor;
+  wait_for(at);
+}
+
+// With prompt answers the oldest request without one bounds the finish time from below.
+void Scheduler::wait_for(std::size_t at) {
+  wait_[at] = latency_[at];
+  if (options_.prompt && !of_[at].segments.empty())
+    wait_[at] = std::max(latency_[at], of_[at].closed + open_sum_[at] - of_[at].lag);
+}
+
+void Scheduler::request(std::size_t at, std::size_t position) {
   Task& task = of_[at];
-  if (task.since == 0) {
-    requests_.push_back({options_.source, tasks_[at], 0, ++task.requests, position});
-    if (task.segments.size() == kMostSegments) task.segments.erase(task.segments.begin());
-    task.segments.push_back({task.requests, 0, -kInfinity, 0});
-  }
-  if (++task.since == options_.resync.value_or(kEvery)) task.since = 0;
-  return at;
+  requests_.push_back({options_.source, tasks_[at], 0, ++task.requests, position, options_.prompt});
+  close_open(at);
+  if (task.segments.size() == kMostSegments) task.segments.erase(task.segments.begin());
+  task.segments.push_back({task.requests, 0, -kInfinity, 0});
+  open(at);
 }
 
 bool Scheduler::receive(const Report& report, double now) {
@@ -317,19 +450,31 @@ void Scheduler::receive_posg(std::size_t at, const Report& report) {
     ++replies_;
   }
   if (state_ == State::wait_all && replies_ == tasks_.size()) {
-    for (std::size_t i = 0; i < tasks_.size(); ++i) finish_[i] = of_[i].answer + of_[i].added;
+    for (std::size_t i = 0; i < tasks_.size(); ++i) finish_[i] = of_[i].answer + added_[i];
     step(Event::answered);
   }
   if (!report.sketch) return;
   sketches_[at] = report.sketch;
   means_[at] = report.sketch->overall_mean();
+  tabulate(at);
   if (state_ != State::round_robin)
     begin_epoch(Event::sketch);
   else if (std::all_of(sketches_.begin(), sketches_.end(), [](auto& s) { return s.has_value(); }))
     begin_epoch(Event::complete);
 }
 
+// F and W / F of a task's sketch; the overall mean where F is 0.
+void Scheduler::tabulate(std::size_t at) {
+  const std::size_t stride = shape_.rows * shape_.columns;
+  cells_.resize(stride * tasks_.size());
+  Cell* to = cells_.data() + at * stride;
+  sketches_[at]->for_each([&](double frequency, double time) {
+    *to++ = {frequency, frequency > 0 ? time / frequency : means_[at]};
+  });
+}
+
 void Scheduler::receive_pooled(std::size_t at, const Report& report) {
+  of_[at].lag = std::max(0.0, now_ - report.now);
   if (!report.items.empty()) learn(at, report);
   if (state_ == State::round_robin && !report.items.empty()) start(means_[0]);
   for (const Answer& answer : report.answers)
@@ -340,11 +485,13 @@ void Scheduler::receive_pooled(std::size_t at, const Report& report) {
 void Scheduler::start(double mean) {
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
     finish_[i] = first_ + latency_[i] + static_cast<double>(of_[i].blind) * mean;
+    close_open(i);
     for (Segment& segment : of_[i].segments) {
       segment.sum += static_cast<double>(segment.blind) * mean;
       segment.blind = 0;
     }
     of_[i].blind = 0;
+    open(i);
   }
   step(Event::early);
 }
@@ -355,11 +502,13 @@ void Scheduler::apply(std::size_t at, const Answer& answer) {
     return segment.number == answer.number;
   });
   if (from == segments.end() || state_ == State::round_robin) return;
+  close_open(at);
   double finish = answer.finish;
   for (auto segment = from; segment != segments.end(); ++segment)
     finish = std::max(finish + segment->sum, segment->floor);
   finish_[at] = finish;
   segments.erase(segments.begin(), from + 1);
+  open(at);
 }
 
 void Scheduler::learn(std::size_t at, const Report& report) {
@@ -468,10 +617,10 @@ void Scheduler::estimates(const Batch& values, TaskId task, std::span<double> ou
 bool Scheduler::operator==(const Scheduler& other) const { return to_bytes() == other.to_bytes(); }
 
 //   mode u8, epsilon, delta f64, seed u64, source varint, resync varint (0: default, else n + 1),
-//   memory f64, tasks count then each (id varint, latency f64), state u8, epoch, turn, sent,
+//   memory f64, prompt u8, tasks count then each (id varint, latency f64), state u8, epoch, turn, sent,
 //   replies, scheduled, window varints, whether there was a time yet u8, now f64, first f64,
 //   weight, noise f64, usual f64, odd, resets varints, then for each task finish, speed f64,
-//   reports, requests, since, blind varints, answered u8, answer, added, executed, expected f64,
+//   reports, requests, since, blind varints, answered u8, answer, added, lag, executed, expected f64,
 //   odd u8 (sign + 1), odd executed, odd expected f64, segments count then each (number varint,
 //   sum f64, whether it has a floor u8, floor f64, blind varint); then the sketches, sized
 std::string Scheduler::to_bytes() const {
@@ -483,6 +632,7 @@ std::string Scheduler::to_bytes() const {
   to.varint(options_.source);
   to.varint(options_.resync ? *options_.resync + 1 : 0);
   to.f64(options_.memory);
+  to.u8(options_.prompt);
   to.varint(tasks_.size());
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
     to.varint(static_cast<std::uint64_t>(tasks_[i]));
@@ -502,16 +652,19 @@ std::string Scheduler::to_bytes() const {
     for (const std::uint64_t n : {task.reports, task.requests, task.since, task.blind})
       to.varint(n);
     to.u8(task.answered);
-    for (const double v : {task.answer, task.added, task.executed, task.expected}) to.f64(v);
+    for (const double v : {task.answer, added_[i], task.lag, task.executed, task.expected})
+      to.f64(v);
     to.u8(static_cast<std::uint8_t>(task.odd + 1));
     to.f64(task.odd_executed);
     to.f64(task.odd_expected);
     to.varint(task.segments.size());
     for (const Segment& segment : task.segments) {
+      const bool grows = &segment == &task.segments.back();
+      const double floor = grows ? open_floor_[i] : segment.floor;
       to.varint(segment.number);
-      to.f64(segment.sum);
-      to.u8(std::isfinite(segment.floor));
-      to.f64(std::isfinite(segment.floor) ? segment.floor : 0);
+      to.f64(grows ? open_sum_[i] : segment.sum);
+      to.u8(std::isfinite(floor));
+      to.f64(std::isfinite(floor) ? floor : 0);
       to.varint(segment.blind);
     }
   }
@@ -529,6 +682,9 @@ Scheduler Scheduler::from_bytes(std::string_view data) {
   options.source = from.varint("source");
   if (const std::uint64_t resync = from.varint("resync"); resync > 0) options.resync = resync - 1;
   options.memory = from.amount("memory");
+  const std::uint8_t prompt = from.u8();
+  Reader::check(prompt <= 1, "prompt", "0 or 1");
+  options.prompt = prompt == 1;
   const std::size_t size = from.count("tasks", 9);
   std::vector<TaskId> tasks;
   std::vector<double> latencies;
@@ -585,7 +741,8 @@ Scheduler Scheduler::from_bytes(std::string_view data) {
     Reader::check(answered <= 1, "answered", "0 or 1");
     task.answered = answered == 1;
     task.answer = read_number(from, "answer");
-    task.added = from.amount("added");
+    out.added_[i] = from.amount("added");
+    task.lag = from.amount("lag");
     task.executed = from.amount("executed");
     task.expected = from.amount("expected");
     const std::uint8_t odd = from.u8();
@@ -606,6 +763,7 @@ Scheduler Scheduler::from_bytes(std::string_view data) {
       segment.blind = from.varint("blind");
       task.segments.push_back(segment);
     }
+    out.open(i);
   }
   bool all = true;
   for (std::size_t i = 0; i < out.sketches_.size(); ++i) {
@@ -618,6 +776,7 @@ Scheduler Scheduler::from_bytes(std::string_view data) {
     Reader::check(out.fits(*sketch), "sketch", "one shape");
     out.sketches_[i] = std::move(sketch);
     out.means_[i] = out.sketches_[i]->overall_mean();
+    if (options.mode == Mode::posg) out.tabulate(i);
   }
   Reader::check(all || out.state_ == State::round_robin, "sketch", "one of every task");
   from.end();

@@ -25,7 +25,10 @@
 //     max(finish, now + latency) + w * speed
 // which becomes the task's finish time. It starts with the first report. Every `resync` records of
 // a task one carries a request; an answer replaces the task's finish time by that of the answer,
-// advanced by the records since in the same way. Old observations weigh less, by
+// advanced by the records since in the same way. With `prompt`, requests are answered at once, so
+// that silence says something too: the record of the oldest request without an answer was not done
+// when an answer could have been sent, and latency above is the greater of itself and the estimates
+// of what was sent after that record, less the age of the task's last report when it came. Old observations weigh less, by
 // 1 / (1 + n / memory) for n new ones (trap O16). Of a report's items those that the sketch knows
 // are compared: expected is the sum of their estimates, the ratio is executed over expected.
 //   speed     sums of executed and expected time, both times 0.95 per report of the task; their
@@ -91,6 +94,7 @@ class Scheduler {
     // report, 0 never (trap O9). pooled: records of a task between two requests, by default 8.
     std::optional<std::uint64_t> resync = {};
     double memory = 16384;  // pooled: records
+    bool prompt = false;    // pooled
   };
 
   // `latencies`: of the way to each task, in the order of `tasks`; empty: none. Throws
@@ -140,38 +144,52 @@ class Scheduler {
   struct Task {
     std::uint64_t reports = 0;   // number of the last one received
     std::uint64_t requests = 0;  // pooled: number of the last one sent
-    std::uint64_t since = 0;     // pooled: records since the last request
+    std::uint64_t since = 0;     // pooled: records since the last request, of those between two
     std::uint64_t blind = 0;     // pooled: records sent before there was any estimate
     bool answered = false;       // posg: in this epoch
     double answer = 0;
-    double added = 0;     // posg: since this epoch's request
+    double lag = 0;       // pooled: age of the last report when it came
     double executed = 0;  // pooled: sums for the speed
     double expected = 0;
     int odd = 0;  // pooled: sign of the last report's deviation where it was large
     double odd_executed = 0;
     double odd_expected = 0;
+    // Pooled: of requests without an answer, oldest first; sum and floor of the last one are in
+    // open_sum_ and open_floor_ while records are added.
     std::vector<Segment> segments = {};
+    double closed = 0;  // sums of all but the last
     [[nodiscard]] bool operator==(const Task&) const = default;
+  };
+
+  struct Cell {
+    double frequency = 0;
+    double mean = 0;
   };
 
   void step(Event event);
   void begin_epoch(Event event);
   [[nodiscard]] std::size_t find(TaskId task) const;
   void clock(std::span<const double> now, std::size_t size);
-  std::size_t choose_posg(const std::uint32_t* at, std::size_t position);
-  std::size_t choose_pooled(double estimate, double now, std::size_t position);
+  // One record of SEND_ALL.
+  std::size_t ask(const std::uint32_t* at, std::size_t position);
+  // Up to `count` records of WAIT_ALL or RUN, as many as there are before the next epoch.
+  std::size_t run_posg(const std::uint32_t* at, std::size_t count, TaskId* out);
+  void run_pooled(std::span<const double> estimates, std::span<const double> now,
+                  std::size_t position, TaskId* out);
+  void blindly(std::size_t count, std::size_t position, TaskId* out);
+  void request(std::size_t at, std::size_t position);
+  void wait_for(std::size_t at);
+  void close_open(std::size_t at);
+  void open(std::size_t at);
   std::size_t in_turn();
   [[nodiscard]] bool fits(const CostSketch& sketch) const noexcept;
-  // Guards against finish times that overflowed: the padding is never chosen.
-  [[nodiscard]] std::size_t among(std::size_t at) const noexcept {
-    return at < tasks_.size() ? at : 0;
-  }
   void receive_posg(std::size_t at, const Report& report);
   void receive_pooled(std::size_t at, const Report& report);
   void learn(std::size_t at, const Report& report);
   [[nodiscard]] bool surprises(double residual);
   void learn_speed(std::size_t at, double executed, double expected);
   void start(double mean);
+  void tabulate(std::size_t at);
   void apply(std::size_t at, const Answer& answer);
   void update_speeds();
 
@@ -189,6 +207,11 @@ class Scheduler {
   double first_ = 0;  // time of the first record
   // One entry per task and then infinite finish times up to a multiple of the vector width.
   std::vector<double> finish_, speed_, latency_, scratch_;
+  std::vector<double> wait_;  // pooled: latency, or more where a task is late
+  std::vector<double> open_sum_, open_floor_;
+  std::vector<double> added_;     // posg: since this epoch's request
+  std::vector<Cell> cells_;       // posg: of all sketches, task after task
+  std::vector<std::byte> order_;  // posg: room for one batch
   std::vector<Task> of_;
   std::vector<std::optional<CostSketch>> sketches_;  // posg: one per task; pooled: one
   std::vector<double> means_;                        // overall means of the sketches

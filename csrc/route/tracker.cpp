@@ -112,6 +112,7 @@ void Tracker::close_window() {
 
 void Tracker::note(const Request& request, double now) {
   const Answer answer{request.source, request.epoch, request.number, now};
+  prompt_ = prompt_ || request.prompt || mode_ == Mode::posg;
   const auto at =
       std::lower_bound(answers_.begin(), answers_.end(), answer,
                        [](const Answer& a, const Answer& b) { return a.source < b.source; });
@@ -122,7 +123,7 @@ void Tracker::note(const Request& request, double now) {
 }
 
 std::optional<Report> Tracker::report(double now) {
-  if (!due_ && (mode_ == Mode::pooled || answers_.empty())) return std::nullopt;
+  if (!due_ && !prompt_) return std::nullopt;
   Report out;
   out.task = task_;
   out.mode = mode_;
@@ -132,13 +133,13 @@ std::optional<Report> Tracker::report(double now) {
   out.executed = executed_;
   out.now = now;
   if (due_ && mode_ == Mode::posg) out.sketch = sent_;
-  if (mode_ == Mode::pooled) {
+  if (due_ && mode_ == Mode::pooled) {
     condense(items_);
     out.items.swap(items_);
     in_window_ = 0;
   }
   out.answers.swap(answers_);
-  due_ = false;
+  due_ = prompt_ = false;
   return out;
 }
 

@@ -12,8 +12,9 @@
 // relative_change(last one reported) is at most `tolerance` is not reported again (trap O10). A
 // request is answered at once, in a report that may hold no sketch.
 //
-// Definition, mode pooled. After every `window` records the items executed since the last report
-// are reported, with the latest request of each source answered. State: START, always.
+// Definition, mode pooled. After every `window` records the items executed since the last window
+// are reported, with the latest request of each source answered; a prompt request is answered at
+// once, in a report without items. State: START, always.
 //
 // A batch counts as its records in order, all done at `now`; what several windows of one batch have
 // to report is one report (of sketches the last; of items all, and the next window begins after the
@@ -102,7 +103,8 @@ class Tracker {
   std::uint64_t reports_ = 0;
   double executed_ = 0;
   double now_;
-  bool due_ = false;  // there is a sketch or there are items to report
+  bool due_ = false;     // there is a sketch or there are items to report
+  bool prompt_ = false;  // an answer that does not wait
 };
 
 }  // namespace pyroute

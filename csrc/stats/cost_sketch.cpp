@@ -242,15 +242,6 @@ void CostSketch::locate(std::span<const Key> ids, std::uint32_t* at) const noexc
   }
 }
 
-double CostSketch::mean_at(const std::uint32_t* at, double overall) const noexcept {
-  Cell least = cells_[at[0]];
-  for (std::size_t row = 1; row < rows_; ++row) {
-    const Cell& next = cells_[at[row * kBlock]];
-    least = next.frequency < least.frequency ? next : least;
-  }
-  return least.frequency > 0 ? least.time / least.frequency : overall;
-}
-
 double CostSketch::relative_change(const CostSketch& before) const noexcept {
   double moved = 0, all = 0;
   for (std::size_t i = 0; i < cells_.size(); ++i) {

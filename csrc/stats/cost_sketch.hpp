@@ -65,7 +65,11 @@ class CostSketch {
   // The cells of at most kBlock keys, alike in every sketch of the same shape and seed:
   // at[row * kBlock + i].
   void locate(std::span<const Key> ids, std::uint32_t* at) const noexcept;
-  [[nodiscard]] double mean_at(const std::uint32_t* at, double overall) const noexcept;
+  // body(F, W) of every cell, in the order of locate().
+  template <class Body>
+  void for_each(Body&& body) const {
+    for (const Cell& cell : cells_) body(cell.frequency, cell.time);
+  }
   // How far the means have moved, weighted by frequency: the sum of F * |W' / F' - W / F| over the
   // sum of F * W' / F', over the cells that both occupy, primes for `before`; 0 where the second
   // sum is 0. Precondition: same shape.

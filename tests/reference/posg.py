@@ -16,6 +16,7 @@ class Report:
     number: int
     window: int
     sketch: CostSketch | None = None
+    now: float = 0.0
     items: list[tuple[int, int, float]] = field(default_factory=list)
     answers: dict[int, tuple[int, int, float]] = field(default_factory=dict)
 
@@ -55,8 +56,8 @@ class Tracker:
         self.answers: dict[int, tuple[int, int, float]] = {}
 
     def observe(self, keys, times, now, requests=()):
-        """Return a report or None; a request is (source, epoch, number)."""
-        due = False
+        """Return a report or None; a request is (source, epoch, number, prompt)."""
+        due = at_once = False
         for key, time in zip(keys, times, strict=True):
             self.sketch.observe([key], [time])
             self.executed.append((key, time))
@@ -64,14 +65,15 @@ class Tracker:
             if self.in_window == self.window:
                 self.in_window = 0
                 due = self.close_window() or due
-        for source, epoch, number in requests:
+        for source, epoch, number, prompt in requests:
             self.answers[source] = epoch, number, now
-        if not due and (self.mode == "pooled" or not self.answers):
+            at_once = at_once or prompt or self.mode == "posg"
+        if not due and not at_once:
             return None
         self.reports += 1
-        report = Report(self.task, self.reports, self.window, answers=self.answers)
+        report = Report(self.task, self.reports, self.window, now=now, answers=self.answers)
         self.answers = {}
-        if self.mode == "pooled":
+        if due and self.mode == "pooled":
             sums = defaultdict(lambda: [0, 0.0])
             for key, time in self.executed:
                 sums[key][0] += 1
@@ -165,8 +167,20 @@ class Posg:
 class Pooled:
     """The scheduler in mode pooled."""
 
-    def __init__(self, tasks, epsilon, delta, seed, source=0, resync=8, memory=16384, latencies=()):
+    def __init__(
+        self,
+        tasks,
+        epsilon,
+        delta,
+        seed,
+        source=0,
+        resync=8,
+        memory=16384,
+        prompt=False,
+        latencies=(),
+    ):
         self.tasks, self.source, self.resync, self.memory = sorted(tasks), source, resync, memory
+        self.prompt = prompt
         self.latency = dict.fromkeys(self.tasks, 0.0) | dict(latencies)
         self.shape = epsilon, delta, seed
         self.sketch = CostSketch(*self.shape)
@@ -180,6 +194,7 @@ class Pooled:
         self.blind = dict.fromkeys(self.tasks, 0)
         # Per task: requests not yet answered, each with the steps (arrival or None, cost) since.
         self.waiting = {t: [] for t in self.tasks}
+        self.lag = dict.fromkeys(self.tasks, 0.0)
         self.state, self.turn, self.first = "ROUND_ROBIN", 0, None
 
     def schedule(self, keys, now):
@@ -195,7 +210,7 @@ class Pooled:
             else:
                 base = estimate(self.sketch, key, overall)
                 ends = {
-                    t: max(self.finish[t], now + self.latency[t]) + base * self.speed[t]
+                    t: max(self.finish[t], now + self.wait(t)) + base * self.speed[t]
                     for t in self.tasks
                 }
                 task = min(self.tasks, key=lambda t: (ends[t], t))
@@ -211,11 +226,21 @@ class Pooled:
             out.append(task)
         return out, requests
 
+    def wait(self, task):
+        """Latency, or more where the oldest request without an answer says that a task is late."""
+        if not self.prompt or not self.waiting[task]:
+            return self.latency[task]
+        after = sum(
+            cost for _, steps in self.waiting[task] for step in steps if step for cost in step[1:]
+        )
+        return max(self.latency[task], after - self.lag[task])
+
     def receive(self, report, now):
         task = report.task
         if report.number <= self.numbers[task] and report.number != 1:
             return
         self.numbers[task] = report.number
+        self.lag[task] = max(0.0, now - report.now)
         if report.items:
             self.learn(task, report.items)
             if self.state == "ROUND_ROBIN":
