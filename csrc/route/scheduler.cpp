@@ -221,7 +221,7 @@ void Scheduler::clock(std::span<const double> now, std::size_t size) {
     last = time;
   }
   if (size == 0) return;
-  if (!std::isfinite(now_)) first_ = now[0];
+  if (turn_ == 0 && state_ == State::round_robin) first_ = now[0];
   now_ = last;
 }
 
@@ -479,12 +479,14 @@ void Scheduler::receive_pooled(std::size_t at, const Report& report) {
   if (state_ == State::round_robin && !report.items.empty()) start(means_[0]);
   for (const Answer& answer : report.answers)
     if (answer.source == options_.source) apply(at, answer);
+  wait_for(at);  // the lag is another one
 }
 
 // What was sent blindly counts as records of mean time.
 void Scheduler::start(double mean) {
+  const double begin = turn_ > 0 ? first_ : now_;
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
-    finish_[i] = first_ + latency_[i] + static_cast<double>(of_[i].blind) * mean;
+    finish_[i] = begin + latency_[i] + static_cast<double>(of_[i].blind) * mean;
     close_open(i);
     for (Segment& segment : of_[i].segments) {
       segment.sum += static_cast<double>(segment.blind) * mean;

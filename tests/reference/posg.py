@@ -244,7 +244,7 @@ class Pooled:
         if report.items:
             self.learn(task, report.items)
             if self.state == "ROUND_ROBIN":
-                self.start()
+                self.start(now)
         if self.source in report.answers and self.state == "RUN":
             _, number, finish = report.answers[self.source]
             numbers = [n for n, _ in self.waiting[task]]
@@ -255,10 +255,11 @@ class Pooled:
                 self.finish[task] = finish
                 self.waiting[task] = self.waiting[task][at + 1 :]
 
-    def start(self):
+    def start(self, now):
         mean = overall_mean(self.sketch)
+        first = now if self.first is None else self.first
         for task in self.tasks:
-            self.finish[task] = self.first + self.latency[task] + self.blind[task] * mean
+            self.finish[task] = first + self.latency[task] + self.blind[task] * mean
             for _, steps in self.waiting[task]:
                 steps[:] = [(-math.inf, len(steps) * mean)] if steps else []
         self.state = "RUN"
