@@ -278,8 +278,9 @@ class Scheduler(Kernel):
     memory
         Mode pooled: records after which an observation counts e times less than a new one.
     prompt
-        Mode pooled: requests are answered at once and not with the next report; more messages,
-        one for each request, and better where times vary within a value.
+        Mode pooled: requests are answered at once, which is the default, and not with the next
+        report. That is a message for each request instead of one for each window, and much better
+        where times vary within a value.
     latencies
         Mode pooled: `{task: time}` that a record is on its way to the task; 0 where not named.
     """
@@ -298,7 +299,7 @@ class Scheduler(Kernel):
         source: int = 0,
         resync: int | None = None,
         memory: float = 16384.0,
-        prompt: bool = False,
+        prompt: bool | None = None,
         latencies: Mapping[int, float] | None = None,
     ) -> None:
         if isinstance(tasks, Mapping):
@@ -314,7 +315,7 @@ class Scheduler(Kernel):
             word(source, "source"),
             None if resync is None else count(resync, "resync"),
             real(memory, "memory"),
-            _flag(prompt, "prompt"),
+            mode == "pooled" if prompt is None else _flag(prompt, "prompt"),
         )
 
     def schedule(self, values: Any, now: Any) -> npt.NDArray[np.int32]:

@@ -82,8 +82,9 @@ def tracked(mode: str, records: int, asks: bool = True) -> tuple[pr.posg.Tracker
     return tracker, last
 
 
-def scheduler(mode: str, records: int) -> pr.posg.Scheduler:
-    options = {"latencies": {5: 0.25}} if mode == "pooled" else {}
+def scheduler(mode: str, records: int, **options: Any) -> pr.posg.Scheduler:
+    if mode == "pooled":
+        options["latencies"] = {5: 0.25}
     made = pr.posg.Scheduler([5, 0], mode, 1.0, 0.3, 7, source=3, resync=6, **options)
     trackers = {t: pr.posg.Tracker(t, 4, 0.5, 1.0, 0.3, 7, mode=mode) for t in (0, 5)}
     for n in range(records):
@@ -127,6 +128,7 @@ EXAMPLES: dict[str, Callable[[], Any]] = {
     "scheduler_new": lambda: pr.posg.Scheduler(2),
     "scheduler_posg": lambda: scheduler("posg", 40),
     "scheduler_pooled": lambda: scheduler("pooled", 40),
+    "scheduler_quiet": lambda: scheduler("pooled", 9, prompt=False),
     "router": lambda: pr.Router(ring(), {10: 4, 11: 1, -5: 4}, version=12),
     "router_splits": lambda: pr.Router(ring(), {"a": 4, "b": 1}, {"c": [4, 1], "d": [1]}),
     "router_engine": lambda: pr.Router(pr.KafkaHash(3), {"a": 0}),

@@ -19,7 +19,8 @@ from pyroute.policies import ALL, Policy
 
 SHUFFLE, POSG, POOLED, FULL = "shuffle", "POSG", "pooled", "full knowledge"
 AWARE, TWO = "load-aware shuffle", "power of two choices"
-ARMS = (SHUFFLE, POSG, POOLED, AWARE, TWO, FULL)
+QUIET = "pooled, quiet"  # answers only with reports
+ARMS = (SHUFFLE, POSG, POOLED, QUIET, AWARE, TWO, FULL)
 REFRESH = 1000.0  # ms between two looks of load-aware shuffle, as Storm
 SHORT, LONG = 32_768, 150_000
 TASKS = 5
@@ -50,6 +51,8 @@ Point = dict[str, Runs]
 
 
 def made(arm: str, options: dict[str, Any]) -> Policy:
+    if arm == QUIET:
+        return ALL[POOLED](prompt=False, **options.get(POOLED, {}))
     return ALL[arm](**options.get(arm, {}))
 
 
@@ -137,7 +140,8 @@ def about(scale: Scale, records: int = SHORT) -> str:
     return (
         f"n = 4,096 items, Zipf-1.0, times 1 to 64 ms, 5 tasks, 100 % provisioning, {records:,}"
         f" records, {scale.pick(100, 4)} streams, N = 1,024 and epsilon = 0.05 for POSG, N = 64"
-        " and epsilon = 0.001 for pooled, unless a column says otherwise. Cells: mean (least to"
+        " and epsilon = 0.001 for pooled, unless a column says otherwise; 'quiet' gets answers with"
+        " reports only. Cells: mean (least to"
         " greatest) over the streams; S_L is the mean of the ratios to round robin (shuffle);"
         " 'of the gain' is (L_shuffle - L) / (L_shuffle - L_full knowledge)."
     )
@@ -585,7 +589,7 @@ def on_trace(scale: Scale, title: str, question: str, trace: Trace | None, unit:
         "k", "provisioning, %", "age", "arm", "mean", "p99", "max/mean load", "messages", "bytes"
     )
     others = (SHUFFLE, AWARE, TWO, "join shortest queue", "least estimated delay")
-    arms = (*others, POSG, POOLED, FULL)
+    arms = (*others, POSG, POOLED, QUIET, FULL)
     wins: list[tuple[str, bool]] = []
     for tasks in (5, 10):
         for percent in (100, 105, 115):
@@ -597,7 +601,7 @@ def on_trace(scale: Scale, title: str, question: str, trace: Trace | None, unit:
                     Cluster(tasks, age=age, refresh=REFRESH),
                     seed=scale.seed,
                 )
-                results = {each.result.policy: each.result for each in played}
+                results = {arm: each.result for arm, each in zip(arms, played, strict=True)}
                 for arm in arms:
                     result = results[arm]
                     table.add(
