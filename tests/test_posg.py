@@ -427,6 +427,25 @@ def test_lost_answers():
     assert [(r.epoch, r.task) for r in scheduler.requests] == [(2, 0), (2, 1), (2, 2)]
 
 
+def test_silence_does_not_starve_a_task():
+    """Where an answer is lost, a task is taken for late only for a while."""
+    scheduler, trackers = Scheduler(2, "pooled", resync=1), []
+    for task in (0, 1):
+        trackers.append(Tracker(task, 1, mode="pooled"))
+        scheduler.receive(trackers[task].observe(["x"], [1.0], 0.0), 0.0)
+    assert scheduler.schedule(["x", "x", "x", "x"], 0.0).tolist() == [0, 1, 0, 1]
+    # Task 0 has done its two records, but nobody hears of it.
+    taken = []
+    for now in range(5, 200, 5):
+        [task] = scheduler.schedule(["x"], float(now)).tolist()
+        taken.append(task)
+        if task == 1:
+            report = trackers[1].observe(["x"], [1.0], now + 1.0, scheduler.requests)
+            scheduler.receive(report, now + 1.0)
+    assert taken[1:10] == [1] * 9
+    assert 0 in taken[10:]
+
+
 def test_resync_by_default_after_tasks_times_window():
     scheduler, trackers = posg_in_send_all()
     scheduler.schedule([1] * 3, 1.0)

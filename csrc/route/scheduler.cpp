@@ -19,7 +19,8 @@ constexpr std::size_t kMostRows = 64;
 constexpr std::size_t kMostTasks = std::size_t{1} << 16;
 constexpr std::size_t kMostSegments = 64;  // requests of a task that wait for an answer
 constexpr std::uint64_t kEvery = 8;
-constexpr double kKeep = 0.95;  // of the sums of a speed, per report
+constexpr double kPatience = 64;  // mean times
+constexpr double kKeep = 0.95;    // of the sums of a speed, per report
 constexpr double kOddSpeed = 0.05, kOddNoise = 3;
 constexpr double kOddResidual = 0.1, kOddUsual = 1.5;
 constexpr std::uint64_t kOddInARow = 3;
@@ -413,7 +414,7 @@ void Scheduler::request(std::size_t at, std::size_t position) {
   requests_.push_back({options_.source, tasks_[at], 0, ++task.requests, position, options_.prompt});
   close_open(at);
   if (task.segments.size() == kMostSegments) task.segments.erase(task.segments.begin());
-  task.segments.push_back({task.requests, 0, -kInfinity, 0});
+  task.segments.push_back({task.requests, 0, -kInfinity, 0, finish_[at]});
   open(at);
 }
 
@@ -480,19 +481,35 @@ void Scheduler::receive_pooled(std::size_t at, const Report& report) {
   for (const Answer& answer : report.answers)
     if (answer.source == options_.source) apply(at, answer);
   wait_for(at);  // the lag is another one
+  if (options_.prompt && state_ == State::run) give_up_overdue();
+}
+
+void Scheduler::give_up_overdue() {
+  for (std::size_t i = 0; i < tasks_.size(); ++i) {
+    auto& segments = of_[i].segments;
+    const double since = now_ - kPatience * means_[0] * speed_[i];
+    if (segments.empty() || segments.front().expected >= since) continue;
+    close_open(i);
+    segments.erase(segments.begin());
+    open(i);
+    of_[i].since = 0;  // the next record asks again
+  }
 }
 
 // What was sent blindly counts as records of mean time.
 void Scheduler::start(double mean) {
   const double begin = turn_ > 0 ? first_ : now_;
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
-    finish_[i] = begin + latency_[i] + static_cast<double>(of_[i].blind) * mean;
+    Task& task = of_[i];
+    finish_[i] = (task.answered ? task.answer : begin + latency_[i]) +
+                 static_cast<double>(task.blind) * mean;
     close_open(i);
-    for (Segment& segment : of_[i].segments) {
+    for (Segment& segment : task.segments) {
       segment.sum += static_cast<double>(segment.blind) * mean;
       segment.blind = 0;
+      segment.expected = now_;
     }
-    of_[i].blind = 0;
+    task.blind = 0;
     open(i);
   }
   step(Event::early);
@@ -503,7 +520,15 @@ void Scheduler::apply(std::size_t at, const Answer& answer) {
   const auto from = std::find_if(segments.begin(), segments.end(), [&](const Segment& segment) {
     return segment.number == answer.number;
   });
-  if (from == segments.end() || state_ == State::round_robin) return;
+  if (from == segments.end()) return;
+  if (state_ == State::round_robin) {
+    of_[at].answered = true;
+    of_[at].answer = answer.finish;
+    of_[at].blind = 0;
+    for (auto segment = from; segment != segments.end(); ++segment) of_[at].blind += segment->blind;
+    segments.erase(segments.begin(), from + 1);
+    return;
+  }
   close_open(at);
   double finish = answer.finish;
   for (auto segment = from; segment != segments.end(); ++segment)
@@ -624,7 +649,7 @@ bool Scheduler::operator==(const Scheduler& other) const { return to_bytes() == 
 //   weight, noise f64, usual f64, odd, resets varints, then for each task finish, speed f64,
 //   reports, requests, since, blind varints, answered u8, answer, added, lag, executed, expected f64,
 //   odd u8 (sign + 1), odd executed, odd expected f64, segments count then each (number varint,
-//   sum f64, whether it has a floor u8, floor f64, blind varint); then the sketches, sized
+//   sum f64, whether it has a floor u8, floor f64, blind varint, expected f64); then the sketches, sized
 std::string Scheduler::to_bytes() const {
   Writer to(Kernel::scheduler, 1);
   to.u8(static_cast<std::uint8_t>(options_.mode));
@@ -668,6 +693,7 @@ std::string Scheduler::to_bytes() const {
       to.u8(std::isfinite(floor));
       to.f64(std::isfinite(floor) ? floor : 0);
       to.varint(segment.blind);
+      to.f64(segment.expected);
     }
   }
   for (const auto& sketch : sketches_) write_sketch(to, sketch);
@@ -752,7 +778,7 @@ Scheduler Scheduler::from_bytes(std::string_view data) {
     task.odd = odd - 1;
     task.odd_executed = from.amount("odd executed");
     task.odd_expected = from.amount("odd expected");
-    const std::size_t segments = from.count("segments", 19);
+    const std::size_t segments = from.count("segments", 27);
     Reader::check(segments <= kMostSegments, "segments", "at most 64");
     for (std::size_t j = 0; j < segments; ++j) {
       Segment segment;
@@ -763,6 +789,7 @@ Scheduler Scheduler::from_bytes(std::string_view data) {
       Reader::check(floored <= 1 && (floored == 1 || floor == 0), "floor", "a time, or none");
       segment.floor = floored == 1 ? floor : -kInfinity;
       segment.blind = from.varint("blind");
+      segment.expected = read_number(from, "expected");
       task.segments.push_back(segment);
     }
     out.open(i);

@@ -28,7 +28,8 @@
 // advanced by the records since in the same way. With `prompt`, requests are answered at once, so
 // that silence says something too: the record of the oldest request without an answer was not done
 // when an answer could have been sent, and latency above is the greater of itself and the estimates
-// of what was sent after that record, less the age of the task's last report when it came. Old observations weigh less, by
+// of what was sent after that record, less the age of the task's last report when it came; a
+// request that is overdue by more than 64 mean times is given up for lost. Old observations weigh less, by
 // 1 / (1 + n / memory) for n new ones (trap O16). Of a report's items those that the sketch knows
 // are compared: expected is the sum of their estimates, the ratio is executed over expected.
 //   speed     sums of executed and expected time, both times 0.95 per report of the task; their
@@ -139,6 +140,7 @@ class Scheduler {
     double sum = 0;
     double floor = 0;
     std::uint64_t blind = 0;  // records sent before there was any estimate
+    double expected = 0;      // finish of the record that carried the request; 0 where blind
     [[nodiscard]] bool operator==(const Segment&) const = default;
   };
   struct Task {
@@ -146,7 +148,7 @@ class Scheduler {
     std::uint64_t requests = 0;  // pooled: number of the last one sent
     std::uint64_t since = 0;     // pooled: records since the last request, of those between two
     std::uint64_t blind = 0;     // pooled: records sent before there was any estimate
-    bool answered = false;       // posg: in this epoch
+    bool answered = false;       // posg: in this epoch; pooled: in ROUND_ROBIN
     double answer = 0;
     double lag = 0;       // pooled: age of the last report when it came
     double executed = 0;  // pooled: sums for the speed
@@ -191,6 +193,7 @@ class Scheduler {
   void start(double mean);
   void tabulate(std::size_t at);
   void apply(std::size_t at, const Answer& answer);
+  void give_up_overdue();
   void update_speeds();
 
   Options options_;

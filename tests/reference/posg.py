@@ -190,11 +190,14 @@ class Pooled:
         self.sums = dict.fromkeys(self.tasks, (0.0, 0.0))  # executed, expected
         self.last = dict.fromkeys(self.tasks, (0, 0.0, 0.0))  # sign, executed, expected
         self.numbers = dict.fromkeys(self.tasks, 0)
-        self.sent = dict.fromkeys(self.tasks, 0)
+        self.sent = dict.fromkeys(self.tasks, 0)  # requests
+        self.counted = dict.fromkeys(self.tasks, 0)  # records since the last one
         self.blind = dict.fromkeys(self.tasks, 0)
         # Per task: requests not yet answered, each with the steps (arrival or None, cost) since.
         self.waiting = {t: [] for t in self.tasks}
         self.lag = dict.fromkeys(self.tasks, 0.0)
+        self.answer = {}  # per task: finish that was answered in ROUND_ROBIN
+        self.expected = {}  # per task and request: finish of the record that carried it
         self.state, self.turn, self.first = "ROUND_ROBIN", 0, None
 
     def schedule(self, keys, now):
@@ -218,11 +221,14 @@ class Pooled:
                 step = now + self.latency[task], base * self.speed[task]
             for _, steps in self.waiting[task][-1:]:
                 steps.append(step)
-            if self.sent[task] % self.resync == 0:
-                number = self.sent[task] // self.resync + 1
+            if self.counted[task] == 0:
+                self.sent[task] += 1
+                number = self.sent[task]
                 requests.append((task, 0, number, position))
                 self.waiting[task] = [*self.waiting[task], (number, [])][-64:]
-            self.sent[task] += 1
+                self.expected[task, number] = self.finish[task]
+                self.counted[task] = 0
+            self.counted[task] = (self.counted[task] + 1) % self.resync
             out.append(task)
         return out, requests
 
@@ -245,23 +251,38 @@ class Pooled:
             self.learn(task, report.items)
             if self.state == "ROUND_ROBIN":
                 self.start(now)
-        if self.source in report.answers and self.state == "RUN":
+        if self.source in report.answers:
             _, number, finish = report.answers[self.source]
-            numbers = [n for n, _ in self.waiting[task]]
-            if number in numbers:
-                at = numbers.index(number)
-                for _, steps in self.waiting[task][at:]:
-                    finish = advance(finish, steps)
-                self.finish[task] = finish
-                self.waiting[task] = self.waiting[task][at + 1 :]
+            self.apply(task, number, finish)
+        if self.prompt and self.state == "RUN":
+            mean = overall_mean(self.sketch)
+            for t in self.tasks:
+                late = now - 64 * mean * self.speed[t]
+                if self.waiting[t] and self.expected[t, self.waiting[t][0][0]] < late:
+                    self.waiting[t].pop(0)
+                    self.counted[t] = 0
+
+    def apply(self, task, number, finish):
+        numbers = [n for n, _ in self.waiting[task]]
+        if number not in numbers:
+            return
+        at = numbers.index(number)
+        after = [step for _, steps in self.waiting[task][at:] for step in steps]
+        self.waiting[task] = self.waiting[task][at + 1 :]
+        if self.state == "ROUND_ROBIN":
+            self.answer[task], self.blind[task] = finish, len(after)
+        else:
+            self.finish[task] = advance(finish, after)
 
     def start(self, now):
         mean = overall_mean(self.sketch)
         first = now if self.first is None else self.first
         for task in self.tasks:
-            self.finish[task] = first + self.latency[task] + self.blind[task] * mean
-            for _, steps in self.waiting[task]:
+            begin = self.answer.get(task, first + self.latency[task])
+            self.finish[task] = begin + self.blind[task] * mean
+            for number, steps in self.waiting[task]:
                 steps[:] = [(-math.inf, len(steps) * mean)] if steps else []
+                self.expected[task, number] = now
         self.state = "RUN"
 
     def learn(self, task, items):
