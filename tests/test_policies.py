@@ -161,15 +161,33 @@ def test_dynamic_grouping_is_its_ratio():
     assert shares == pytest.approx([7 / 12, 3 / 12, 2 / 12], abs=0.005)
 
 
-def test_load_aware_shuffle_avoids_long_queues():
+def test_load_aware_shuffle_is_storms():
+    """A congested task loses ten of a hundred at every look and wins one back when it is not."""
     policy = begun("load-aware shuffle", 3, refresh=1.0)
-    lengths = np.array([900, 0, 0])
-    out = np.concatenate(
-        [policy.route(Records(stream(30), np.full(30, float(now)), lengths)) for now in range(200)]
-    )
-    first, last = (np.bincount(part, minlength=3) for part in (out[:300], out[-300:]))
-    assert first.min() > 80
-    assert last[0] < 10
+
+    def slots(now, lengths):
+        out = policy.route(Records(stream(1000), np.full(1000, now), np.array(lengths)))
+        return np.bincount(out, minlength=3)
+
+    for look in range(12):
+        weight = max(0, 90 - 10 * look)
+        # As many of a thousand slots as the weights say; up to two are dealt at random.
+        share = int(weight / (weight + 200) * 1000)
+        assert share <= slots(float(look), [900, 20, 0])[0] <= share + 2
+    for look in range(12, 16):
+        weight = look - 11
+        share = int(weight / (weight + 200) * 1000)
+        assert share <= slots(float(look), [0, 51, 0])[0] <= share + 2
+
+
+def test_load_aware_shuffle_takes_its_slots_in_turn():
+    policy = begun("load-aware shuffle", 4, refresh=10.0)
+    nothing = np.zeros(4, np.int64)
+    first, again = (policy.route(Records(stream(1000), np.full(1000, 1.0), nothing)) for _ in "ab")
+    assert first.tolist() == again.tolist()
+    assert np.bincount(first).tolist() == [250] * 4
+    later = policy.route(Records(stream(1000), np.full(1000, 20.0), nothing))
+    assert later.tolist() != first.tolist()
 
 
 def test_two_choices_takes_the_shorter():

@@ -165,38 +165,57 @@ class LeastDelay(_Queues):
 class LoadAware(Compiled):
     """Load-aware shuffle as Storm 2 does it: weights that follow queue lengths, periodically.
 
-    Every `refresh` the weight of a task, 1 to 100 and 100 to begin with, falls by one where its
-    load (queue length over capacity) exceeds the least one by more than 0.05, else rises by one;
-    tasks then come up in proportion to their weights.
+    Every `refresh` the weight of a task, 0 to 100 and 100 to begin with, falls by ten where its
+    load exceeds the least one by more than 0.05, else rises by one. A thousand slots are then dealt
+    to the tasks in proportion to their weights, what is left to those drawn from them, and
+    shuffled; records take the slots in turn, from the first one after every look.
+
+    Compared with LoadAwareShuffleGrouping.java of apache/storm (at 01bd4f8): the same, without the
+    scopes that prefer a near task. Storm's load is the fill of a receive queue, or min(pending,
+    1024) / 1024 for what waits for another worker, whichever is more; here queue length by 1024 for
+    all. Storm looks every second (WorkerState.java), other workers tell it every five.
     """
 
     name: ClassVar[str] = "load-aware shuffle"
     CAPACITY = 1024.0
+    SLOTS = 1000
 
     def state(self) -> Reals:
-        """Next look, period, capacity, then a weight and a credit for each task."""
-        head = [0.0, self.setting.refresh, self.CAPACITY]
-        return np.concatenate([head, np.full(self.tasks, 100.0), np.zeros(self.tasks)])
+        """Next look, period, capacity, a generator's state, last slot; then weights and slots."""
+        seed = float(self.setting.seed * 7919 % 2147483646 + 1)
+        head = [-np.inf, self.setting.refresh, self.CAPACITY, seed, -1.0]
+        slots = max(self.SLOTS, 10 * self.tasks)
+        return np.concatenate([head, np.full(self.tasks, 100.0), np.zeros(slots)])
 
     @staticmethod
     def choose(state: Any, lengths: Any, key: Any, now: float, cost: float, record: int) -> int:
-        """Smooth weighted round robin over the weights."""
+        """The next slot; they are dealt anew where it is time to."""
         tasks = lengths.size
+        slots = state[5 + tasks :]
         if now >= state[0]:
-            state[0] = now + state[1]
-            least = lengths.min() / state[2]
+            weights = state[5 : 5 + tasks]
+            least = min(lengths.min() / state[2], 1.0) + 0.05
             for task in range(tasks):
-                high = min(lengths[task] / state[2], 1.0) > least + 0.05
-                weight = state[3 + task] + (-1.0 if high else 1.0)
-                state[3 + task] = min(max(weight, 1.0), 100.0)
-        total, best = 0.0, 0
-        for task in range(tasks):
-            state[3 + tasks + task] += state[3 + task]
-            total += state[3 + task]
-            if state[3 + tasks + task] > state[3 + tasks + best]:
-                best = task
-        state[3 + tasks + best] -= total
-        return best
+                high = min(lengths[task] / state[2], 1.0) > least
+                weights[task] = max(weights[task] - 10, 0) if high else min(weights[task] + 1, 100)
+            total, filled = weights.sum(), 0
+            for task in range(tasks):
+                dealt = int(weights[task] / total * slots.size)
+                slots[filled : filled + dealt] = task
+                filled += dealt
+            drawn = int(state[3])
+            for at in range(filled, slots.size):
+                drawn = (drawn * 48271) % 2147483647
+                slots[at] = slots[(drawn >> 8) % at]
+            for at in range(slots.size - 1, 0, -1):
+                drawn = (drawn * 48271) % 2147483647
+                other = (drawn >> 8) % (at + 1)
+                swapped = slots[at]
+                slots[at] = slots[other]
+                slots[other] = swapped
+            state[0], state[3], state[4] = now + state[1], drawn, -1.0
+        state[4] = (state[4] + 1) % slots.size
+        return int(slots[int(state[4])])
 
     def messages(self, records: int, duration: float) -> tuple[int, int]:  # noqa: ARG002
         """One per task and look."""
