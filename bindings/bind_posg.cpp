@@ -146,6 +146,21 @@ void bind_scheduler(py::module_& m) {
   scheduler
       .def(py::init(&make_scheduler), "tasks"_a, "latencies"_a, "mode"_a, "epsilon"_a, "delta"_a,
            "seed"_a, "source"_a, "resync"_a, "memory"_a, "prompt"_a)
+      .def_static(
+          "from_sketch",
+          [](const Array<TaskId>& tasks, const Locked<CostSketch>& sketch) {
+            const auto ids = view(tasks);
+            return std::make_unique<S>(sketch.with(
+                [&](const CostSketch& k) { return Scheduler::from_sketch(ids, k); }));
+          },
+          "tasks"_a, "sketch"_a, py::pos_only())
+      .def(
+          "offline",
+          [](const S& self, std::uint64_t rotation) {
+            return std::make_unique<S>(
+                self.with([&](const Scheduler& k) { return k.offline(rotation); }));
+          },
+          "rotation"_a, py::pos_only())
       .def(
           "schedule",
           [](S& self, const Keys& values, const Array<double>& now) {

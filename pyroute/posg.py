@@ -318,6 +318,36 @@ class Scheduler(Kernel):
             mode == "pooled" if prompt is None else _flag(prompt, "prompt"),
         )
 
+    @classmethod
+    def from_sketch(cls, tasks: Any, sketch: CostSketch) -> Scheduler:
+        """Begin with what an earlier run cost, mode pooled: no round robin until reports come.
+
+        Parameters
+        ----------
+        tasks
+            `n`, or ids.
+        sketch
+            Of the records of that run, and the times they took.
+        """
+        if not isinstance(sketch, CostSketch):
+            raise TypeError(f"sketch: expected CostSketch, got {type(sketch).__name__}")
+        ids = [task for task, _ in weighted_tasks(tasks, "tasks")]
+        return cls._wrap(_core.Scheduler.from_sketch(np.array(ids, np.int32), sketch._core))
+
+    def offline(self, rotation: int = 0) -> Scheduler:
+        """A scheduler that knows what this one does, for records whose tasks tell nothing.
+
+        Its tasks are idle, and no record carries a request. What it answers is a pure function of
+        this scheduler, the rotation and the records in their order, however they are batched.
+
+        Parameters
+        ----------
+        rotation
+            Which task comes first where all are alike: several that begin together, one for each
+            part of a batch job, should not all begin with the same one.
+        """
+        return type(self)._wrap(self._core.offline(word(rotation, "rotation")))
+
     def schedule(self, values: Any, now: Any) -> npt.NDArray[np.int32]:
         """The task of each record; `requests` then has what some of them must carry.
 

@@ -15,10 +15,11 @@ from spark_udf.by_key import apply_by_key
 from spark_udf.columns import key
 from spark_udf.join import Joined, balance_join
 from spark_udf.route import route
-from spark_udf.stats import collect_pairs, collect_stats, sketch, top_keys
+from spark_udf.schedule import schedule
+from spark_udf.stats import collect_pairs, collect_stats, cost_sketch, sketch, top_keys
 from spark_udf.stream.routed_stream import RoutedStream, read_state
 from spark_udf.stream.state import KeyedState
-from spark_udf.udfs import key_udf, mean_time_udf, route_udf
+from spark_udf.udfs import key_udf, mean_time_udf, route_udf, schedule_udf
 
 __all__ = [
     "Balanced",
@@ -31,6 +32,7 @@ __all__ = [
     "balanced",
     "collect_pairs",
     "collect_stats",
+    "cost_sketch",
     "key",
     "key_udf",
     "mean_time_udf",
@@ -38,6 +40,8 @@ __all__ = [
     "repartition",
     "route",
     "route_udf",
+    "schedule",
+    "schedule_udf",
     "sketch",
     "top_keys",
 ]

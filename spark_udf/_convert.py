@@ -59,6 +59,38 @@ def mean_time_ids(data: bytes, ids: Any) -> Any:
     return cost_sketch_of(data).mean_time(pyroute.Keys.from_ids(np.asarray(ids, np.int64)))
 
 
+@lru_cache(maxsize=16)
+def scheduler_of(data: bytes) -> pyroute.posg.Scheduler:
+    """The scheduler in these bytes; never changed, `offline` makes the one that counts."""
+    return pyroute.posg.Scheduler.from_bytes(data)
+
+
+def schedule(data: bytes, partition: int, batches: Iterable[Any]) -> Iterator[pa.Array]:
+    """Task of each row of a partition; a batch is an array, or several of them."""
+    scheduler = scheduler_of(data).offline(partition)
+    for batch in batches:
+        columns = batch if isinstance(batch, tuple) else (batch,)
+        yield pa.array(scheduler.schedule(pyroute.keys(*columns), 0.0), pa.int32())
+
+
+def schedule_ids(data: bytes, partition: int, batches: Iterable[Any]) -> Iterator[Any]:
+    """Task of each row of a partition, from its identity."""
+    scheduler = scheduler_of(data).offline(partition)
+    for ids in batches:
+        yield scheduler.schedule(pyroute.Keys.from_ids(np.asarray(ids, np.int64)), 0.0)
+
+
+def cost_sketch(
+    epsilon: float, delta: float, seed: int, batches: Iterable[pa.RecordBatch]
+) -> bytes:
+    """What the keys of a partition cost; the last column is the time."""
+    costs = pyroute.CostSketch(epsilon, delta, seed)
+    for batch in batches:
+        *columns, times = batch.columns
+        costs.observe(pyroute.keys(*columns), times.to_numpy(zero_copy_only=False))
+    return costs.to_bytes()
+
+
 def sketch(capacity: int, weighted: bool, batches: Iterable[pa.RecordBatch]) -> bytes:
     """Heaviest keys of a partition; where weighted, the last column is the weight."""
     heavy = pyroute.SpaceSaving(capacity)

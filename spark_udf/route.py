@@ -317,11 +317,16 @@ def _by_udf(
 ) -> Position:
     arguments = [*columns] if salt is None else [*columns, salt]
     task = udfs.route_udf(router)(*arguments)
-    tasks = np.array(router.tasks, np.int32)
-    if (tasks == np.arange(len(tasks))).all():
-        return Position(task, task)
-    index = F.array_position(_local(spark, {"tasks": tasks})("tasks"), task) - 1
-    return Position(task, index.cast("int"))
+    return Position(task, index_of(spark, router.tasks, task))
+
+
+def index_of(spark: SparkSession, tasks: Sequence[int], task: Column) -> Column:
+    """The position of a task among the tasks, which are ascending."""
+    ids = np.array(tasks, np.int32)
+    if (ids == np.arange(len(ids))).all():
+        return task
+    index = F.array_position(_local(spark, {"tasks": ids})("tasks"), task) - 1
+    return index.cast("int")
 
 
 def _unhashable(kind: T.DataType) -> bool:

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 import pyroute
-from pyroute import PairSpaceSaving, Router, Snapshot, SpaceSaving
+from pyroute import CostSketch, PairSpaceSaving, Router, Snapshot, SpaceSaving
 from spark_udf.columns import ColumnOrName, as_columns, checked
 from spark_udf.udfs import shipped
 
@@ -93,6 +93,32 @@ def top_keys(df: DataFrame, *cols: ColumnOrName, k: int = 100) -> DataFrame:
         ]
     )
     return df.sparkSession.createDataFrame(rows, schema)
+
+
+def cost_sketch(
+    df: DataFrame,
+    *cols: ColumnOrName,
+    time: ColumnOrName,
+    epsilon: float = 0.001,
+    delta: float = 0.1,
+    seed: int = 0,
+) -> CostSketch:
+    """What rows cost by their key, in one pass: a sketch per partition, merged.
+
+    Parameters
+    ----------
+    df, *cols
+        Rows that were worked on, and the columns that their cost depends on.
+    time
+        How long each took, at least 0, in any unit.
+    epsilon, delta, seed
+        Of the `pyroute.CostSketch`.
+    """
+    times = _number(df, time, "time", "double")
+    frame = df.select(*_aliased(checked(df, cols).raw), *times)
+    empty = CostSketch(epsilon, delta, seed)
+    merged: CostSketch = _merged(frame, "cost_sketch", (epsilon, delta, seed), empty)
+    return merged
 
 
 def collect_pairs(

@@ -7,7 +7,7 @@ module that cannot be found.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import functions
 
 from pyroute import CostSketch, Router
+from pyroute.posg import Scheduler
 from spark_udf import _spark
 from spark_udf.columns import key
 
@@ -79,6 +80,53 @@ def mean_time_udf(sketch: CostSketch, flavour: str = "arrow") -> Callable[..., A
         return _arrow_udf(shipped("mean_time", data), "double")
     body = _pandas_udf(shipped("mean_time_ids", data), "double")
     return lambda *columns: body(key(*columns))
+
+
+def schedule_udf(scheduler: Scheduler, flavour: str = "arrow") -> Callable[..., Any]:
+    """UDF of the task of each row, so that tasks take equally long by what rows are known to cost.
+
+    A pure function of the scheduler, the number of the partition and its rows in their order: where
+    the order can differ when a stage runs again, sort within partitions first, as `schedule` does.
+    Partitions begin with different tasks.
+
+    Parameters
+    ----------
+    scheduler
+        What rows cost: `pyroute.posg.Scheduler.from_sketch(tasks, sketch)`, or one that has
+        received reports. It is not changed.
+    flavour
+        "arrow" (Spark 4.1 or newer), or "pandas", which gets keys that the JVM computed.
+    """
+    if not isinstance(scheduler, Scheduler):
+        raise TypeError(f"scheduler: expected a Scheduler, got {type(scheduler).__name__}")
+    data = scheduler.offline().to_bytes()
+    if _is_arrow(flavour):
+        _spark.need("flavour 'arrow' of a UDF ('pandas' needs less)", 4, 1)
+        return _iterating("arrow_udf", shipped("schedule", data), pa.Array)
+    body = _iterating("pandas_udf", shipped("schedule_ids", data), pd.Series)
+    return lambda *columns: body(key(*columns))
+
+
+def _iterating(decorator: str, body: Callable[..., Any], kind: Any) -> Callable[..., Any]:
+    """Of the tasks of a partition, batch after batch; it depends on rows that came before."""
+
+    def call(batches: Any) -> Any:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        tasks = body(0 if context is None else context.partitionId(), batches)
+        if decorator == "arrow_udf":
+            yield from tasks
+            return
+        import pandas
+
+        yield from map(pandas.Series, tasks)
+
+    several = Iterator[tuple[kind, ...]] if decorator == "arrow_udf" else Iterator[kind]
+    call.__annotations__ = {"batches": several, "return": Iterator[kind]}
+    made: Any = _made(decorator, call, "int")
+    nondeterministic: Callable[..., Any] = made.asNondeterministic()
+    return nondeterministic
 
 
 def _is_arrow(flavour: str) -> bool:

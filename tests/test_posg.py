@@ -771,3 +771,78 @@ def test_values_of_any_kind(mode):
     assert scheduler.schedule(stream, 2.0).tolist() == other.schedule(stream.tolist(), 2).tolist()
     assert scheduler.schedule(["a", "b"], 2.0).dtype == np.int32
     assert scheduler.schedule([], 2.0).tolist() == []
+
+
+# -- without reports
+
+
+def known(rows=4000, seed=11, tasks=5):
+    """A scheduler that begins with a sketch of an earlier run, that run's values and their times."""
+    chance = np.random.default_rng(seed)
+    costs = chance.integers(1, 65, 300).astype(float)
+    stream = np.minimum(chance.zipf(1.3, rows) - 1, 299)
+    sketch = pr.CostSketch(0.001)
+    sketch.observe(stream, costs[stream])
+    return Scheduler.from_sketch(tasks, sketch), stream, costs
+
+
+def test_from_sketch():
+    scheduler, stream, costs = known()
+    assert scheduler.state == "RUN"
+    assert scheduler.estimates(stream, 3) == pytest.approx(costs[stream])
+    tasks = scheduler.schedule(stream, 0.0)
+    loads = np.bincount(tasks, costs[stream], 5)
+    assert loads.max() - loads.min() <= costs.max()
+    assert scheduler.requests  # reports may come and are used
+    report = Tracker(2, 4, mode="pooled").observe([1, 1, 1, 1], [5.0] * 4, 1.0)
+    assert scheduler.receive(report, 1.0)
+    assert pickle.loads(pickle.dumps(scheduler)) == scheduler
+    with pytest.raises(ValueError, match="sketch: expected one that observed records, got an empty"):
+        Scheduler.from_sketch(2, pr.CostSketch())
+    with pytest.raises(TypeError, match="sketch: expected CostSketch, got int"):
+        Scheduler.from_sketch(2, 5)
+    with pytest.raises(ValueError, match="tasks: expected"):
+        Scheduler.from_sketch(0, pr.CostSketch())
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("size", [1, 7, 513])
+def test_offline(mode, size):
+    """A pure function of the scheduler, the rotation and the records, however they are batched."""
+    scheduler, stream = past_round_robin(mode)
+    before = scheduler.to_bytes()
+    whole = scheduler.offline(3).schedule(stream, 0.0).tolist()
+    scheduler.schedule(stream[:200], 5.0)  # what it decides meanwhile changes nothing
+    again = Scheduler.from_bytes(scheduler.offline(8).to_bytes())
+    each = []
+    for begin in range(0, len(stream), size):
+        each += again.schedule(stream[begin : begin + size], 0.0).tolist()
+        assert again.requests == ()
+    assert each == whole
+    assert again.state == "RUN"
+    assert Scheduler.from_bytes(before).offline(3).schedule(stream, 0.0).tolist() == whole
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_offline_rotates(mode):
+    """Where all records are alike every rotation is round robin from another task on."""
+    scheduler = Scheduler([2, 4, 7], mode)
+    for task in (2, 4, 7):
+        tracker = Tracker(task, 8, 0.9, mode=mode)
+        scheduler.receive(tracker.observe(["a"] * 16, [3.0] * 16, 1.0), 1.0)
+    for rotation, turn in enumerate(([2, 4, 7], [4, 7, 2], [7, 2, 4])):
+        for more in (0, 3, 3 * 10**9):
+            chosen = scheduler.offline(rotation + more).schedule(["a"] * 3000, 0.0)
+            assert chosen.tolist() == turn * 1000
+
+
+def test_offline_keeps_speeds_and_latencies():
+    scheduler, _, _ = heterogeneous([0.5, 1.0, 2.0])
+    chosen = scheduler.offline().schedule(np.arange(7000) % 200, 0.0)
+    shares = np.bincount(chosen) / 7000
+    assert shares == pytest.approx([4 / 7, 2 / 7, 1 / 7], abs=0.05)
+
+
+def test_offline_needs_reports():
+    with pytest.raises(ValueError, match="expected one that has received reports, got one in ROUND"):
+        Scheduler(3).offline()

@@ -1,9 +1,10 @@
 """What becomes of the claims of paper 004 (Rivetti et al., proactive online shuffle grouping)?
 
-    python -m bench.papers.rivetti [--quick] [--only NAME ...]
+    python -m bench.papers.rivetti [--quick] [--only NAME ...] [--write]
 
 Replays the paper's streams and real service times in the arena, and judges every claim and goal. A
-full run writes RIVETTI.md and the plots in rivetti/; --quick and --only print only. Real streams
+full run writes RIVETTI.md and the plots in rivetti/; --quick and --only print only, unless --write
+says otherwise. Real streams
 are looked for in the folder PYROUTE_DATA, else in ../shared/data beside the repository.
 """
 
@@ -53,7 +54,8 @@ def main() -> None:
         "--only", nargs="+", choices=SECTIONS, metavar="NAME", help=", ".join(SECTIONS)
     )
     parser.add_argument("--seed", type=int, default=workloads.SEED)
-    parser.add_argument("--output", type=Path, help="file to write, also where --quick or --only")
+    parser.add_argument("--write", action="store_true", help="also where --quick or --only")
+    parser.add_argument("--output", type=Path, help="file to write instead of RIVETTI.md")
     arguments = parser.parse_args()
     scale = Scale(arguments.quick, arguments.seed)
 
@@ -70,7 +72,7 @@ def main() -> None:
     print("\n".join(["## Goals", "", *goals.lines(), "", "## Claims", "", *claims.lines()]))
 
     output = arguments.output
-    if output is None and not (arguments.quick or arguments.only):
+    if output is None and (arguments.write or not (arguments.quick or arguments.only)):
         output = PAGE
     if output is None:
         return

@@ -541,21 +541,29 @@ def figure_12(scale: Scale) -> Figure:
 # -- real service times
 
 
+def leaf_spans() -> Any | None:
+    """Operations and durations of trainticket_spans that do not contain the next span, in order."""
+    path = data("trainticket_spans")
+    if path is None:
+        return None
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path).sort_by([("ts_us", "ascending")])
+    start = table.column("ts_us").to_numpy()
+    end = start + table.column("duration_us").to_numpy()
+    contains = np.zeros(len(start), bool)
+    contains[:-1] = (start[1:] < end[:-1]) & (end[1:] <= end[:-1])
+    leaves = ~contains & ~table.column("root").to_numpy()
+    return table.filter(leaves).select(["operation", "duration_us"]).combine_chunks()
+
+
 def spans(scale: Scale) -> Trace | None:
     """Leaf spans of trainticket_spans in ms: those that do not contain the next span."""
-    path = data("trainticket_spans")
-    if path is None or scale.peer("pandas") is None or scale.peer("pyarrow") is None:
+    table = leaf_spans() if scale.peer("pyarrow") is not None else None
+    if table is None:
         return None
-    import pandas as pd
-
-    frame = pd.read_parquet(path).sort_values("ts_us", kind="stable")
-    start = frame["ts_us"].to_numpy()
-    end = start + frame["duration_us"].to_numpy()
-    contains = np.zeros(len(frame), bool)
-    contains[:-1] = (start[1:] < end[:-1]) & (end[1:] <= end[:-1])
-    leaves = frame[~contains & ~frame["root"].to_numpy()]
-    operation = leaves["operation"].to_numpy(object).tolist()
-    return Trace.of(operation, leaves["duration_us"].to_numpy() / 1000.0, name="trainticket_spans")
+    costs = table.column("duration_us").to_numpy() / 1000.0
+    return Trace.of(table.column("operation").combine_chunks(), costs, name="trainticket_spans")
 
 
 def requests(scale: Scale) -> Trace | None:

@@ -27,6 +27,7 @@ SECTIONS = {
     "route": "route",
     "skewed": "skewed",
     "joins": "joins",
+    "schedule": "schedule",
     "tpch": "tpch",
     "wordcount": "wordcount",
     "hashtags": "hashtags",

@@ -17,8 +17,10 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kLanes = 4;
 constexpr std::size_t kMostRows = 64;
 constexpr std::size_t kMostTasks = std::size_t{1} << 16;
-constexpr std::size_t kMostSegments = 64;  // requests of a task that wait for an answer
+// Requests of a task that wait for an answer; then the older half is given up.
+constexpr std::size_t kMostSegments = 64;
 constexpr std::uint64_t kEvery = 8;
+constexpr std::uint64_t kNever = std::uint64_t{1} << 62;
 constexpr double kPatience = 64;  // mean times
 constexpr double kKeep = 0.95;    // of the sums of a speed, per report
 constexpr double kOddSpeed = 0.05, kOddNoise = 3;
@@ -31,58 +33,128 @@ constexpr double kMostWeight = 1e12;
 // vectors.
 struct Rows {
   double* finish;
+  double* open_sum;
   const double* speed;
   const double* latency;
-  const double* wait;
+  const double* base;
   double* scratch;
-  double* open_sum;
   double* open_floor;
   std::size_t tasks, padded;
 };
 
-// The first task of least max(finish, now + wait) + estimate * speed, with that as its finish.
+// One record: the first task of least max(finish, now + wait) + cost, where wait is the greater of
+// latency and base + open_sum, and cost is estimate * speed. That is its finish from now on, and its
+// open_sum grows by its cost.
 std::size_t take_portable(const Rows& rows, double now, double estimate) noexcept {
   std::size_t best = 0;
   double least = kInfinity;
   for (std::size_t i = 0; i < rows.tasks; ++i) {
-    const double done = std::max(rows.finish[i], now + rows.wait[i]) + estimate * rows.speed[i];
+    const double wait = std::max(rows.latency[i], rows.base[i] + rows.open_sum[i]);
+    const double done = std::max(rows.finish[i], now + wait) + estimate * rows.speed[i];
     best = done < least ? i : best;
     least = done < least ? done : least;
   }
   if (least < kInfinity) rows.finish[best] = least;
+  rows.open_sum[best] += estimate * rows.speed[best];
   return best;
 }
 
 #if PYROUTE_X86
-PYROUTE_AVX2 inline std::size_t take_avx2(const Rows& rows, double now, double estimate) noexcept {
-  const __m256d at = _mm256_set1_pd(now), cost = _mm256_set1_pd(estimate);
-  __m256d least = _mm256_set1_pd(kInfinity);
-  for (std::size_t i = 0; i < rows.padded; i += kLanes) {
-    const __m256d there = _mm256_add_pd(at, _mm256_loadu_pd(rows.wait + i));
-    const __m256d begin = _mm256_max_pd(there, _mm256_loadu_pd(rows.finish + i));
-    const __m256d done = _mm256_add_pd(begin, _mm256_mul_pd(cost, _mm256_loadu_pd(rows.speed + i)));
-    _mm256_storeu_pd(rows.scratch + i, done);
-    least = _mm256_min_pd(least, done);
+alignas(32) constexpr std::int64_t kNumbers[16] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                   8, 9, 10, 11, 12, 13, 14, 15};
+
+PYROUTE_AVX2 [[gnu::always_inline]] inline __m256d least_of(__m256d all) noexcept {
+  all = _mm256_min_pd(all, _mm256_permute2f128_pd(all, all, 1));
+  return _mm256_min_pd(all, _mm256_permute_pd(all, 5));
+}
+
+// All ones in the lane that is number `lane` of a vector that begins with number 4 * vector.
+PYROUTE_AVX2 [[gnu::always_inline]] inline __m256d only(std::size_t lane,
+                                                        std::size_t vector) noexcept {
+  const __m256i numbers =
+      _mm256_load_si256(reinterpret_cast<const __m256i*>(kNumbers + kLanes * vector));
+  return _mm256_castsi256_pd(
+      _mm256_cmpeq_epi64(numbers, _mm256_set1_epi64x(static_cast<long long>(lane))));
+}
+
+struct Ends {
+  __m256d done, cost;
+};
+
+PYROUTE_AVX2 [[gnu::always_inline]] inline Ends ends_of(const Rows& rows, std::size_t i,
+                                                        __m256d now, __m256d estimate) noexcept {
+  const __m256d cost = _mm256_mul_pd(estimate, _mm256_loadu_pd(rows.speed + i));
+  const __m256d late =
+      _mm256_add_pd(_mm256_loadu_pd(rows.base + i), _mm256_loadu_pd(rows.open_sum + i));
+  const __m256d wait = _mm256_max_pd(_mm256_loadu_pd(rows.latency + i), late);
+  const __m256d begin = _mm256_max_pd(_mm256_add_pd(now, wait), _mm256_loadu_pd(rows.finish + i));
+  return {_mm256_add_pd(begin, cost), cost};
+}
+
+// Whole vectors are written: a single number would not be there yet for the next vector load.
+PYROUTE_AVX2 [[gnu::always_inline]] inline void put(const Rows& rows, std::size_t i, __m256d chosen,
+                                                    __m256d finish, __m256d cost) noexcept {
+  const __m256d old = _mm256_loadu_pd(rows.finish + i);
+  _mm256_storeu_pd(rows.finish + i, _mm256_blendv_pd(old, finish, chosen));
+  const __m256d sum = _mm256_loadu_pd(rows.open_sum + i);
+  _mm256_storeu_pd(rows.open_sum + i, _mm256_add_pd(sum, _mm256_and_pd(chosen, cost)));
+}
+
+// Up to 16 tasks: nothing waits for the number of the chosen one, unless two are equal.
+template <std::size_t kVectors>
+PYROUTE_AVX2 [[gnu::always_inline]] inline std::size_t take_few(const Rows& rows, double now,
+                                                                double estimate) noexcept {
+  const __m256d at = _mm256_set1_pd(now), times = _mm256_set1_pd(estimate);
+  Ends ends[kVectors];
+  for (std::size_t v = 0; v < kVectors; ++v) ends[v] = ends_of(rows, kLanes * v, at, times);
+  __m256d least = ends[0].done;
+  for (std::size_t v = 1; v < kVectors; ++v) least = _mm256_min_pd(least, ends[v].done);
+  least = least_of(least);
+  __m256d chosen[kVectors];
+  unsigned mask = 0;
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    chosen[v] = _mm256_cmp_pd(ends[v].done, least, _CMP_EQ_OQ);
+    mask |= static_cast<unsigned>(_mm256_movemask_pd(chosen[v])) << (kLanes * v);
   }
-  least = _mm256_min_pd(least, _mm256_permute2f128_pd(least, least, 1));
-  least = _mm256_min_pd(least, _mm256_permute_pd(least, 5));
-  std::size_t begin = 0;
-  int mask = 0;
-  for (; begin < rows.padded; begin += kLanes) {
-    mask =
-        _mm256_movemask_pd(_mm256_cmp_pd(_mm256_loadu_pd(rows.scratch + begin), least, _CMP_EQ_OQ));
-    if (mask != 0) break;
+  if (!(_mm256_cvtsd_f64(least) < kInfinity)) [[unlikely]]
+    return take_portable(rows, now, estimate);
+  const auto best = static_cast<std::size_t>(std::countr_zero(mask));
+  if ((mask & (mask - 1)) != 0)
+    for (std::size_t v = 0; v < kVectors; ++v) chosen[v] = only(best, v);
+  for (std::size_t v = 0; v < kVectors; ++v) put(rows, kLanes * v, chosen[v], least, ends[v].cost);
+  return best;
+}
+
+// Any number of tasks, padded to a multiple of 16.
+PYROUTE_AVX2 [[gnu::always_inline]] inline std::size_t take_many(const Rows& rows, double now,
+                                                                 double estimate) noexcept {
+  const __m256d at = _mm256_set1_pd(now), times = _mm256_set1_pd(estimate);
+  const __m256d infinity = _mm256_set1_pd(kInfinity);
+  __m256d least[4] = {infinity, infinity, infinity, infinity};
+  for (std::size_t i = 0; i < rows.padded; i += 4 * kLanes)
+    for (std::size_t v = 0; v < 4; ++v) {
+      const __m256d done = ends_of(rows, i + kLanes * v, at, times).done;
+      _mm256_storeu_pd(rows.scratch + i + kLanes * v, done);
+      least[v] = _mm256_min_pd(least[v], done);
+    }
+  const __m256d first =
+      least_of(_mm256_min_pd(_mm256_min_pd(least[0], least[1]), _mm256_min_pd(least[2], least[3])));
+  if (!(_mm256_cvtsd_f64(first) < kInfinity)) [[unlikely]]
+    return take_portable(rows, now, estimate);
+  std::uint64_t mask = 0;
+  std::size_t best = 0;
+  for (std::size_t i = 0; mask == 0; i += 64) {
+    best = i;
+    for (std::size_t j = i; j < std::min(i + 64, rows.padded); j += kLanes) {
+      const __m256d equal =
+          _mm256_cmp_pd(_mm256_loadu_pd(rows.scratch + j), first, _CMP_EQ_OQ);
+      mask |= static_cast<std::uint64_t>(_mm256_movemask_pd(equal)) << (j - i);
+    }
   }
-  const auto lane = static_cast<std::size_t>(std::countr_zero(static_cast<unsigned>(mask) | 16u));
-  const std::size_t best = begin + lane;
-  if (best >= rows.tasks || !(_mm256_cvtsd_f64(least) < kInfinity)) return 0;
-  // The whole vector is written: a single number would not be there yet for the next vector load.
-  alignas(32) static constexpr std::int64_t lanes[4] = {0, 1, 2, 3};
-  const __m256i chosen =
-      _mm256_cmpeq_epi64(_mm256_load_si256(reinterpret_cast<const __m256i*>(lanes)),
-                         _mm256_set1_epi64x(static_cast<long long>(lane)));
-  const __m256d old = _mm256_loadu_pd(rows.finish + begin);
-  _mm256_storeu_pd(rows.finish + begin, _mm256_blendv_pd(old, least, _mm256_castsi256_pd(chosen)));
+  best += static_cast<std::size_t>(std::countr_zero(mask));
+  const std::size_t i = best / kLanes * kLanes;
+  const __m256d cost = _mm256_mul_pd(times, _mm256_loadu_pd(rows.speed + i));
+  put(rows, i, only(best - i, 0), first, cost);
   return best;
 }
 #endif
@@ -96,21 +168,23 @@ void take_all_portable(const Rows& rows, std::span<const double> estimates,
     const double time = one_time ? now[0] : now[i], estimate = estimates[i];
     const std::size_t at = take_portable(rows, time, estimate);
     const double cost = estimate * rows.speed[at];
-    rows.open_sum[at] += cost;
     rows.open_floor[at] = std::max(rows.open_floor[at], time + rows.latency[at]) + cost;
     after(i, at);
   }
 }
 #if PYROUTE_X86
-template <class After>
+template <std::size_t kVectors, class After>
 PYROUTE_AVX2 void take_all_avx2(const Rows& rows, std::span<const double> estimates,
                                 std::span<const double> now, After&& after) {
   const bool one_time = now.size() == 1;
   for (std::size_t i = 0; i < estimates.size(); ++i) {
     const double time = one_time ? now[0] : now[i], estimate = estimates[i];
-    const std::size_t at = take_avx2(rows, time, estimate);
+    std::size_t at;
+    if constexpr (kVectors > 0)
+      at = take_few<kVectors>(rows, time, estimate);
+    else
+      at = take_many(rows, time, estimate);
     const double cost = estimate * rows.speed[at];
-    rows.open_sum[at] += cost;
     rows.open_floor[at] = std::max(rows.open_floor[at], time + rows.latency[at]) + cost;
     after(i, at);
   }
@@ -153,7 +227,8 @@ Scheduler::Scheduler(std::span<const TaskId> tasks, std::span<const double> late
   if (options.mode == Mode::pooled && options.resync == 0)
     throw std::invalid_argument("resync: expected at least 1 in mode pooled, got 0");
 
-  const std::size_t padded = (tasks.size() + kLanes - 1) / kLanes * kLanes;
+  const std::size_t whole = tasks.size() <= 4 * kLanes ? kLanes : 4 * kLanes;
+  const std::size_t padded = (tasks.size() + whole - 1) / whole * whole;
   finish_.assign(padded, kInfinity);
   speed_.assign(padded, 1);
   latency_.assign(padded, 0);
@@ -174,7 +249,7 @@ Scheduler::Scheduler(std::span<const TaskId> tasks, std::span<const double> late
   if (const auto twice = std::adjacent_find(tasks_.begin(), tasks_.end()); twice != tasks_.end())
     throw std::invalid_argument("tasks: expected distinct ids, got " + std::to_string(*twice) +
                                 " twice");
-  wait_ = latency_;
+  base_.assign(padded, -kInfinity);
   of_.resize(tasks.size());
   shape_ = CostSketch::shape(options.epsilon, options.delta);
   if (options.mode == Mode::pooled) {
@@ -187,6 +262,43 @@ Scheduler::Scheduler(std::span<const TaskId> tasks, std::span<const double> late
     sketches_.resize(tasks.size());
     means_.assign(tasks.size(), 0);
   }
+}
+
+Scheduler Scheduler::from_sketch(std::span<const TaskId> tasks, const CostSketch& sketch) {
+  if (!(sketch.total_frequency() > 0))
+    throw std::invalid_argument("sketch: expected one that observed records, got an empty one");
+  Options options;
+  options.mode = Mode::pooled;
+  options.epsilon = sketch.epsilon();
+  options.delta = sketch.delta();
+  options.seed = sketch.seed();
+  Scheduler out(tasks, {}, options);
+  out.sketches_[0] = sketch;
+  out.means_[0] = sketch.overall_mean();
+  out.step(Event::early);
+  return out;
+}
+
+Scheduler Scheduler::offline(std::uint64_t rotation) const {
+  if (state_ == State::round_robin)
+    throw std::invalid_argument(
+        "scheduler: expected one that has received reports, got one in ROUND_ROBIN");
+  const std::size_t size = tasks_.size();
+  Scheduler out(tasks_, options_.mode == Mode::posg ? std::span<const double>() : latencies(),
+                {options_.mode, options_.epsilon, options_.delta, options_.seed, options_.source,
+                 options_.mode == Mode::posg ? 0 : kNever, options_.memory, false});
+  out.sketches_ = sketches_;
+  out.means_ = means_;
+  out.speed_ = speed_;
+  out.cells_ = cells_;
+  out.state_ = State::run;
+  for (std::size_t i = 0; i < size; ++i) {
+    const std::size_t at = (i + rotation % size) % size;
+    const double mean = means_[options_.mode == Mode::posg ? at : 0];
+    out.finish_[at] = mean * static_cast<double>(i) / (1000 * static_cast<double>(size));
+    out.of_[at].since = 1;  // the next request is kNever records away
+  }
+  return out;
 }
 
 void Scheduler::step(Event event) {
@@ -368,19 +480,29 @@ std::size_t Scheduler::run_posg(const std::uint32_t* at, std::size_t count, Task
 
 void Scheduler::run_pooled(std::span<const double> estimates, std::span<const double> now,
                            std::size_t position, TaskId* out) {
-  const Rows rows{finish_.data(),     speed_.data(),   latency_.data(),
-                  wait_.data(),       scratch_.data(), open_sum_.data(),
-                  open_floor_.data(), tasks_.size(),   finish_.size()};
+  const Rows rows{finish_.data(),  open_sum_.data(), speed_.data(),
+                  latency_.data(), base_.data(),     scratch_.data(),
+                  open_floor_.data(), tasks_.size(), finish_.size()};
   const std::uint64_t every = options_.resync.value_or(kEvery);
   const auto after = [&](std::size_t i, std::size_t at) {
     out[i] = tasks_[at];
     Task& task = of_[at];
     if (task.since == 0) request(at, position + i);
     if (++task.since == every) task.since = 0;
-    if (options_.prompt) wait_for(at);
   };
 #if PYROUTE_X86
-  if (simd() != Simd::portable) return take_all_avx2(rows, estimates, now, after);
+  if (simd() != Simd::portable) switch (rows.padded / kLanes) {
+      case 1:
+        return take_all_avx2<1>(rows, estimates, now, after);
+      case 2:
+        return take_all_avx2<2>(rows, estimates, now, after);
+      case 3:
+        return take_all_avx2<3>(rows, estimates, now, after);
+      case 4:
+        return take_all_avx2<4>(rows, estimates, now, after);
+      default:
+        return take_all_avx2<0>(rows, estimates, now, after);
+    }
 #endif
   take_all_portable(rows, estimates, now, after);
 }
@@ -404,18 +526,23 @@ void Scheduler::open(std::size_t at) {
 
 // With prompt answers the oldest request without one bounds the finish time from below.
 void Scheduler::wait_for(std::size_t at) {
-  wait_[at] = latency_[at];
-  if (options_.prompt && !of_[at].segments.empty())
-    wait_[at] = std::max(latency_[at], of_[at].closed + open_sum_[at] - of_[at].lag);
+  const bool waits = options_.prompt && !of_[at].segments.empty();
+  base_[at] = waits ? of_[at].closed - of_[at].lag : -kInfinity;
 }
 
 void Scheduler::request(std::size_t at, std::size_t position) {
   Task& task = of_[at];
   requests_.push_back({options_.source, tasks_[at], 0, ++task.requests, position, options_.prompt});
   close_open(at);
-  if (task.segments.size() == kMostSegments) task.segments.erase(task.segments.begin());
+  if (task.segments.size() == kMostSegments) {
+    task.segments.erase(task.segments.begin(), task.segments.begin() + kMostSegments / 2);
+    open(at);
+  }
+  if (!task.segments.empty()) task.closed += task.segments.back().sum;
   task.segments.push_back({task.requests, 0, -kInfinity, 0, finish_[at]});
-  open(at);
+  open_sum_[at] = 0;
+  open_floor_[at] = -kInfinity;
+  wait_for(at);
 }
 
 bool Scheduler::receive(const Report& report, double now) {

@@ -29,7 +29,8 @@
 // that silence says something too: the record of the oldest request without an answer was not done
 // when an answer could have been sent, and latency above is the greater of itself and the estimates
 // of what was sent after that record, less the age of the task's last report when it came; a
-// request that is overdue by more than 64 mean times is given up for lost. Old observations weigh less, by
+// request that is overdue by more than 64 mean times is given up for lost, and so are the older 32
+// of 64 when one more goes out. Old observations weigh less, by
 // 1 / (1 + n / memory) for n new ones (trap O16). Of a report's items those that the sketch knows
 // are compared: expected is the sum of their estimates, the ratio is executed over expected.
 //   speed     sums of executed and expected time, both times 0.95 per report of the task; their
@@ -51,6 +52,7 @@
 //   worked_example               21 s where round robin takes 29 s (section II)
 //   greedy_bound                 exact estimates, identical tasks: makespan <= (2 - 1 / k) optimum
 //   hostile_reports              unknown task, other mode, other shape: an error and no change
+//   offline                      a pure function of the scheduler, the rotation and the records
 // Cost: O(rows + tasks) per record. Messages: posg, at most one sketch per 2 * window records of a
 // task and one answer per task and epoch; pooled, one report per window. Memory: posg one sketch
 // per task, pooled one. Threads: one writer; the binding locks.
@@ -102,6 +104,15 @@ class Scheduler {
   // std::invalid_argument for no tasks, or tasks, latencies or options out of range.
   Scheduler(std::span<const TaskId> tasks, std::span<const double> latencies,
             const Options& options);
+
+  // Mode pooled, begun with what an earlier run cost: in RUN, tasks alike and idle. Throws
+  // std::invalid_argument for an empty sketch, and as the constructor.
+  [[nodiscard]] static Scheduler from_sketch(std::span<const TaskId> tasks,
+                                             const CostSketch& sketch);
+  // For records whose tasks tell nothing: the same knowledge of costs and speeds, in RUN, no
+  // requests, tasks idle. Task `rotation`, modulo their number, comes first and the others after it
+  // in turn, by thousandths of a mean time. Throws std::invalid_argument in ROUND_ROBIN.
+  [[nodiscard]] Scheduler offline(std::uint64_t rotation) const;
 
   // `now`: one time for all values, or one for each, never less than before. Precondition:
   // out.size() == values.size(). Throws std::invalid_argument, the state unchanged, for a wrong
@@ -210,7 +221,8 @@ class Scheduler {
   double first_ = 0;  // time of the first record
   // One entry per task and then infinite finish times up to a multiple of the vector width.
   std::vector<double> finish_, speed_, latency_, scratch_;
-  std::vector<double> wait_;  // pooled: latency, or more where a task is late
+  // Pooled: less the open segment, how late a task is known to be; -infinity where it is not.
+  std::vector<double> base_;
   std::vector<double> open_sum_, open_floor_;
   std::vector<double> added_;     // posg: since this epoch's request
   std::vector<Cell> cells_;       // posg: of all sketches, task after task

@@ -225,7 +225,8 @@ class Pooled:
                 self.sent[task] += 1
                 number = self.sent[task]
                 requests.append((task, 0, number, position))
-                self.waiting[task] = [*self.waiting[task], (number, [])][-64:]
+                kept = self.waiting[task][-32 if len(self.waiting[task]) == 64 else 0 :]
+                self.waiting[task] = [*kept, (number, [])]
                 self.expected[task, number] = self.finish[task]
                 self.counted[task] = 0
             self.counted[task] = (self.counted[task] + 1) % self.resync

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from stream_job import words_of, write_inputs
 
+import pyroute as pr
 import spark_udf as su
 
 ROOT = Path(__file__).parent.parent.parent
@@ -19,7 +20,7 @@ README = (ROOT / "README.md").read_text()
 @pytest.fixture
 def blocks():
     found = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    assert len(found) == 2
+    assert len(found) == 3
     return found
 
 
@@ -39,6 +40,20 @@ def test_first_block(spark, blocks, capsys, where):
     assert "imbalance" in capsys.readouterr().out
 
 
+def test_scheduling_block(spark, blocks):
+    from pyspark.sql import functions as F
+
+    operation = F.concat(F.lit("op"), F.col("id") % 7).alias("operation")
+    earlier = spark.range(700).select(operation, (F.col("id") % 7 + 1).alias("seconds"))
+    names = {"su": su, "pr": pr, "earlier": earlier, "df": earlier.drop("seconds")}
+    names |= {"work": lambda batches: batches, "schema": "operation string"}
+    lines = blocks[1].splitlines()
+    lines[-1] = f"out = {lines[-1]}"
+    exec("\n".join(lines), names)
+    assert names["out"].count() == 700
+    assert names["scheduler"].tasks == tuple(range(8))
+
+
 def test_streaming_block(spark, blocks, tmp_path):
     write_inputs(tmp_path / "in", 3)
     df = (
@@ -46,7 +61,7 @@ def test_streaming_block(spark, blocks, tmp_path):
         .option("maxFilesPerTrigger", 1)
         .parquet(str(tmp_path / "in"))
     )
-    code = blocks[1].replace("/shared", str(tmp_path))
+    code = blocks[2].replace("/shared", str(tmp_path))
     exec(code, {"df": df, "su": su, "pa": pa, "pc": pc})
     state = su.read_state(tmp_path / "wordcount")
     counts = dict(zip(state["word"].to_pylist(), state["n"].to_pylist(), strict=True))
