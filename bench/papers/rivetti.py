@@ -4,8 +4,8 @@
 
 Replays the paper's streams and real service times in the arena, and judges every claim and goal. A
 full run writes RIVETTI.md and the plots in rivetti/; --quick and --only print only, unless --write
-says otherwise. Real streams
-are looked for in the folder PYROUTE_DATA, else in ../shared/data beside the repository.
+says otherwise. Real streams are looked for in the folder PYROUTE_DATA, else in ../shared/data
+beside the repository.
 """
 
 import argparse

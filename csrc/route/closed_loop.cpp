@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 namespace pyroute {
@@ -33,10 +34,10 @@ std::size_t ClosedLoop::find(TaskId task) const noexcept {
 }
 
 TaskId ClosedLoop::choose(Key key, double now) {
-  while (!under_way_.empty() && under_way_.top().at <= now) {
-    now_ = std::max(now_, under_way_.top().at);
-    scheduler_.receive(under_way_.top().report, now_);
-    under_way_.pop();
+  while (!under_way_.empty() && under_way_.front().at <= now) {
+    now_ = std::max(now_, under_way_.front().at);
+    scheduler_.receive(under_way_.front().report, now_);
+    under_way_.pop_front();
   }
   now_ = now;
   auto& entered = entered_[static_cast<std::size_t>(scheduler_.state())];
@@ -66,7 +67,11 @@ void ClosedLoop::done(TaskId task, Key key, double time, double now) {
   }
   if (!report) return;
   bytes_ += report->to_bytes().size();
-  under_way_.push({now + delay_, messages_++, *std::move(report)});
+  ++messages_;
+  // Mostly at the end.
+  auto place = under_way_.end();
+  while (place != under_way_.begin() && std::prev(place)->at > now + delay_) --place;
+  under_way_.insert(place, {now + delay_, *std::move(report)});
 }
 
 }  // namespace pyroute

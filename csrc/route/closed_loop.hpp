@@ -11,7 +11,6 @@
 #pragma once
 
 #include <deque>
-#include <queue>
 
 #include "route/scheduler.hpp"
 #include "route/tracker.hpp"
@@ -37,11 +36,7 @@ class ClosedLoop {
  private:
   struct Sent {
     double at;
-    std::uint64_t order;
     Report report;
-    [[nodiscard]] bool operator<(const Sent& other) const {  // the earliest on top of the queue
-      return at != other.at ? at > other.at : order > other.order;
-    }
   };
   struct Carried {
     std::uint64_t record;  // number of the record among those of its task
@@ -56,7 +51,7 @@ class ClosedLoop {
   Scheduler scheduler_;
   std::vector<Tracker> trackers_;  // by task, ascending
   std::vector<Channel> channels_;
-  std::priority_queue<Sent> under_way_;
+  std::deque<Sent> under_way_;  // by when they arrive, ties in the order they were sent
   double delay_;
   double now_;
   std::uint64_t messages_ = 0, bytes_ = 0, requests_ = 0;
