@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numba as nb
 import numpy as np
+from numba.extending import intrinsic
 
 from pyroute.arena._loop import (
     AGE,
@@ -21,12 +23,57 @@ from pyroute.arena._loop import (
     TAIL,
 )
 
-__all__ = ["CHOOSE", "NOTED", "loop"]
+__all__ = ["chooser", "loop", "noter"]
 
+# A policy's functions are called by address, so that the loop is compiled only once, and arrays go
+# there as addresses and sizes: an array as such would be counted, atomically, at every call.
 _of = nb.types
-_REALS, _INTS = _of.float64[::1], _of.int64[::1]
-CHOOSE = _of.int64(_REALS, _INTS, _of.uint64, _of.float64, _of.float64, _of.int64)
-NOTED = _of.void(_REALS, _of.int64, _of.uint64, _of.float64, _of.float64)
+_CHOOSE = _of.int64(
+    *(_of.uintp, _of.int64, _of.uintp, _of.int64),
+    *(_of.uint64, _of.float64, _of.float64, _of.int64),
+)
+_NOTED = _of.void(_of.uintp, _of.int64, _of.int64, _of.uint64, _of.float64, _of.float64)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _pointer(_: Any, address: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return _of.voidptr(address), code
+
+
+def chooser(function: Callable[..., int]) -> Any:
+    """What the loop calls for a policy's `choose`."""
+    choose = nb.njit(nogil=True)(function)
+
+    @nb.cfunc(_CHOOSE)  # type: ignore[untyped-decorator]
+    def call(
+        state: int,
+        size: int,
+        lengths: int,
+        tasks: int,
+        key: int,
+        now: float,
+        cost: float,
+        record: int,
+    ) -> Any:
+        reals = nb.carray(_pointer(state), size, np.float64)
+        counts = nb.carray(_pointer(lengths), tasks, np.int64)
+        return choose(reals, counts, key, now, cost, record)
+
+    return call
+
+
+def noter(function: Callable[..., None]) -> Any:
+    """What the loop calls for a policy's `noted`."""
+    noted = nb.njit(nogil=True)(function)
+
+    @nb.cfunc(_NOTED)  # type: ignore[untyped-decorator]
+    def call(state: int, size: int, task: int, key: int, time: float, now: float) -> None:
+        noted(nb.carray(_pointer(state), size, np.float64), task, key, time, now)
+
+    return call
 
 _call = nb.njit(nogil=True, cache=True)
 # Inlined: the arrays of the loop stay where they are instead of travelling with every call.
@@ -144,7 +191,8 @@ def _settle(
     age: float,
     ids: Any,
     service: Any,
-    state: Any,
+    state: int,
+    size: int,
     noted: Any,
     notes: bool,
     until: float,
@@ -156,7 +204,7 @@ def _settle(
         order[counts[DONE]] = record
         counts[DONE] += 1
         if notes:
-            noted(state, task, ids[record], service[record], time)
+            noted(state, size, task, ids[record], service[record], time)
         _tell(told, more, lengths, counts, time, age, task, -1)
         follower = following[record]
         first[task] = follower
@@ -181,6 +229,7 @@ def loop(t: Any, state: Any, begin: int, end: int, choose: Any, noted: Any, note
     held, merged_by, amounts = t.held, t.merged_by, t.amounts
     period = np.searchsorted(change_at, begin, side="right") - 1
     age, merging, moving = amounts[AGE], held.shape[0] > 0, holder.size > 0
+    at_state, at_lengths = state.ctypes.data, lengths.ctypes.data
     for record in range(begin, end + 1):
         if record < end:
             now = arrivals[record]
@@ -204,7 +253,8 @@ def loop(t: Any, state: Any, begin: int, end: int, choose: Any, noted: Any, note
             age,
             ids,
             service_of,
-            state,
+            at_state,
+            state.size,
             noted,
             notes,
             now,
@@ -214,15 +264,18 @@ def loop(t: Any, state: Any, begin: int, end: int, choose: Any, noted: Any, note
             break
         if period + 1 < change_at.size and record >= change_at[period + 1]:
             period += 1
-        task = choose(state, lengths, ids[record], now, costs[record], record)
+        key = ids[record]
+        task = choose(
+            at_state, state.size, at_lengths, lengths.size, key, now, costs[record], record
+        )
         service = costs[record] * speeds[period, task]
         start = max(free[task], now + delays[task])
-        key = positions[record]
+        at = positions[record]
         if merging:
-            service += _merges(held, merged_by, counts, amounts, key, task)
+            service += _merges(held, merged_by, counts, amounts, at, task)
         if moving:
             there = _moves(
-                holder, state_size, ready, counts, amounts, key, sizes[record], task, now
+                holder, state_size, ready, counts, amounts, at, sizes[record], task, now
             )
             start = max(start, there)
         finish = start + service

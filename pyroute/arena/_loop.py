@@ -55,23 +55,23 @@ def _nothing(state: Any, task: int, key: Any, time: float, now: float) -> None:
     pass
 
 
-def _modules() -> tuple[Any, Any]:
+def _module() -> Any:
     try:
-        import numba
+        import numba  # noqa: F401
     except ImportError as error:
         raise ImportError(
             "numba: expected it for the arena, got none: pip install 'pyroute-core[arena]'"
         ) from error
     from pyroute.arena import _compiled
 
-    return numba, _compiled
+    return _compiled
 
 
 @cache
 def _as_pointer(function: Callable[..., Any], chooses: bool) -> Any:
-    """A function that the loop calls by its address, so that the loop is compiled only once."""
-    numba, compiled = _modules()
-    return numba.cfunc(compiled.CHOOSE if chooses else compiled.NOTED)(function)
+    """A function that the loop calls by its address."""
+    compiled = _module()
+    return compiled.chooser(function) if chooses else compiled.noter(function)
 
 
 def play(choose: Callable[..., int], noted: Callable[..., None] | None) -> Any:
@@ -79,7 +79,7 @@ def play(choose: Callable[..., int], noted: Callable[..., None] | None) -> Any:
 
     Where begin is end it only settles what is done when that record comes.
     """
-    _, compiled = _modules()
+    compiled = _module()
     chosen, note = _as_pointer(choose, True), _as_pointer(noted or _nothing, False)
 
     def run(t: Tables, state: Any, begin: int, end: int) -> None:
