@@ -9,6 +9,7 @@ import pytest
 import pyroute as pr
 from pyroute import policies
 from pyroute.policies import Records, Setting
+from pyroute.policies.keyed import _level
 
 TASKS = 8
 
@@ -111,7 +112,7 @@ def test_more_choices_for_heavy_keys():
     assert np.median(on_w) <= 2
 
 
-@pytest.mark.parametrize("name", ["DKG", "KIP", "Mixed", "MixedBF", "MinTable", "MinMig", "Readj"])
+@pytest.mark.parametrize("name", ["DKG", "Mixed", "MixedBF", "MinTable", "MinMig", "Readj"])
 def test_planned_policies_balance_measured_costs(name):
     ids = stream(40_000, skew=0.8)
     costs = (ids % 7 + 1).astype(float)
@@ -122,12 +123,37 @@ def test_planned_policies_balance_measured_costs(name):
     assert imbalance(hashed[late], costs[late]) > 1.15
 
 
+def test_kip_places_heavy_keys_and_weighs_the_rest():
+    """Light keys are taken to be alike, so that it is not as even as what measures all."""
+    ids = stream(40_000, skew=0.8)
+    costs = (ids % 7 + 1).astype(float)
+    policy = begun("KIP")
+    tasks = play(policy, ids, costs)
+    late = slice(20_000, None)
+    hashed = play(begun("hash"), ids, costs)
+    assert imbalance(tasks[late], costs[late]) < 1.12 < imbalance(hashed[late], costs[late])
+    assert len(policy._named) == 2 * TASKS
+    # Buckets fill what the heavy keys leave of an even level.
+    keys, at = np.unique(ids[35_000:], return_inverse=True)
+    share = np.bincount(at, costs[35_000:]) / costs[35_000:].sum()
+    heavy = np.bincount(policy._tasks_of, share[np.searchsorted(keys, policy._named)], TASKS)
+    buckets = np.bincount(policy._owners, minlength=TASKS) / len(policy._owners)
+    filled = heavy + buckets * (1 - heavy.sum())
+    assert filled.max() == pytest.approx(1 / TASKS, abs=0.002)
+
+
+def test_level():
+    assert _level(np.zeros(4)) == 0.25
+    assert _level(np.array([0.1, 0.4, 0.0, 0.1])) == pytest.approx(0.2)
+    assert _level(np.array([0.6, 0.3, 0.0, 0.0])) == pytest.approx(0.05)
+
+
 def test_dkg_learns_once_and_kip_follows():
     early, late = stream(10_000, 0.9, seed=1), stream(20_000, 0.9, seed=2) + np.uint64(10**6)
     ids = np.concatenate([early, late])
     last = slice(20_000, None)
     learned, followed = (play(begun(name), ids)[last] for name in ("DKG", "KIP"))
-    assert imbalance(followed) < 1.1 < imbalance(learned)
+    assert imbalance(followed) < 1.12 < 1.5 < imbalance(learned)
 
 
 def test_consistent_grouping_bounds_virtual_workers():

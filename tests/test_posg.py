@@ -777,7 +777,7 @@ def test_values_of_any_kind(mode):
 
 
 def known(rows=4000, seed=11, tasks=5):
-    """A scheduler that begins with a sketch of an earlier run, that run's values and their times."""
+    """A scheduler that begins with a sketch of an earlier run, its values, and their times."""
     chance = np.random.default_rng(seed)
     costs = chance.integers(1, 65, 300).astype(float)
     stream = np.minimum(chance.zipf(1.3, rows) - 1, 299)
@@ -797,7 +797,7 @@ def test_from_sketch():
     report = Tracker(2, 4, mode="pooled").observe([1, 1, 1, 1], [5.0] * 4, 1.0)
     assert scheduler.receive(report, 1.0)
     assert pickle.loads(pickle.dumps(scheduler)) == scheduler
-    with pytest.raises(ValueError, match="sketch: expected one that observed records, got an empty"):
+    with pytest.raises(ValueError, match="expected one that observed records, got an empty"):
         Scheduler.from_sketch(2, pr.CostSketch())
     with pytest.raises(TypeError, match="sketch: expected CostSketch, got int"):
         Scheduler.from_sketch(2, 5)
@@ -844,5 +844,5 @@ def test_offline_keeps_speeds_and_latencies():
 
 
 def test_offline_needs_reports():
-    with pytest.raises(ValueError, match="expected one that has received reports, got one in ROUND"):
+    with pytest.raises(ValueError, match="that has received reports, got one in ROUND_ROBIN"):
         Scheduler(3).offline()

@@ -47,9 +47,7 @@ def waiting(scale: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
 
 
 def arms(read: Callable[[], Any], earlier: Any, scale: float, loads: Raw) -> list[Arm]:
-    learned = Scheduler.from_sketch(
-        TASKS, su.cost_sketch(earlier, "operation", time="duration_us")
-    )
+    learned = Scheduler.from_sketch(TASKS, su.cost_sketch(earlier, "operation", time="duration_us"))
     # A row's own time as its key: what a scheduler could do that knew all.
     every = np.unique(read().select("duration_us").toPandas()["duration_us"].to_numpy(np.int64))
     exact = pr.CostSketch(1e-5)
@@ -100,9 +98,7 @@ def measure(scale: Scale) -> Raw:
         seconds = scale.pick(SECONDS, 0.5)
         factor = seconds * TASKS / float(took.sum())
         loads: Raw = {}
-        ways = arms(
-            lambda p=path: spark.read.parquet(p), spark.read.parquet(first), factor, loads
-        )
+        ways = arms(lambda p=path: spark.read.parquet(p), spark.read.parquet(first), factor, loads)
         found = harness.interleave(spark, ways, scale.pick(5, 2), say=f"schedule {rows}")
         out["sizes"][str(rows)] = {
             "arms": found,

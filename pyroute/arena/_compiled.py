@@ -75,6 +75,7 @@ def noter(function: Callable[..., None]) -> Any:
 
     return call
 
+
 _call = nb.njit(nogil=True, cache=True)
 # Inlined: the arrays of the loop stay where they are instead of travelling with every call.
 _inline = nb.njit(nogil=True, cache=True, inline="always")
@@ -274,9 +275,7 @@ def loop(t: Any, state: Any, begin: int, end: int, choose: Any, noted: Any, note
         if merging:
             service += _merges(held, merged_by, counts, amounts, at, task)
         if moving:
-            there = _moves(
-                holder, state_size, ready, counts, amounts, at, sizes[record], task, now
-            )
+            there = _moves(holder, state_size, ready, counts, amounts, at, sizes[record], task, now)
             start = max(start, there)
         finish = start + service
         tasks[record], ends[record], service_of[record] = task, finish, service

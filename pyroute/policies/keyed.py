@@ -454,7 +454,7 @@ class ConsistentGrouping(Policy):
     workers to the one with the shortest.
 
     Compared with ConsistentGroupingPoRCSingleSource.java of anisnasir/storm-simulator (at 0ffff0f):
-    the same choices, with 10 virtual workers a task and a slack of 0.01 as in its run-simulation.sh;
+    the same choices, with 10 virtual workers a task and a slack of 0.01 as its run-simulation.sh;
     it tries on until one has room, this four times as often as there are virtual workers, and then
     takes the least loaded of them. There a task that says it has too much is paired with the first
     that said it has too little, and gives its last virtual worker; who says so is not in the code.
@@ -502,7 +502,7 @@ class ConsistentGrouping(Policy):
 class Locality(_Measured):
     """A key where most of its records come from, as far as balance allows.
 
-    Greedy, the keys of most records first: a key that finds no room goes elsewhere whatever follows.
+    Greedy, the keys of most records first: a key that finds no room goes elsewhere for good.
     """
 
     name: ClassVar[str] = "locality"

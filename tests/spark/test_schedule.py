@@ -84,8 +84,10 @@ def test_wrong_arguments():
 def rows(spark, number=4000, parts=3):
     """Operations in an order of their own, the last partition without rows."""
     operation = F.concat(F.lit("op"), (F.col("id") * F.col("id")) % 60).alias("op")
-    return spark.range(0, number * 4 // 3, 1, parts + 1).filter(f"id < {number}").select(
-        "id", operation
+    return (
+        spark.range(0, number * 4 // 3, 1, parts + 1)
+        .filter(f"id < {number}")
+        .select("id", operation)
     )
 
 
