@@ -150,8 +150,8 @@ void bind_scheduler(py::module_& m) {
           "from_sketch",
           [](const Array<TaskId>& tasks, const Locked<CostSketch>& sketch) {
             const auto ids = view(tasks);
-            return std::make_unique<S>(sketch.with(
-                [&](const CostSketch& k) { return Scheduler::from_sketch(ids, k); }));
+            return std::make_unique<S>(
+                sketch.with([&](const CostSketch& k) { return Scheduler::from_sketch(ids, k); }));
           },
           "tasks"_a, "sketch"_a, py::pos_only())
       .def(

@@ -63,13 +63,13 @@ std::size_t take_portable(const Rows& rows, double now, double estimate) noexcep
 alignas(32) constexpr std::int64_t kNumbers[16] = {0, 1, 2,  3,  4,  5,  6,  7,
                                                    8, 9, 10, 11, 12, 13, 14, 15};
 
-PYROUTE_AVX2 [[gnu::always_inline]] inline __m256d least_of(__m256d all) noexcept {
+[[gnu::always_inline]] PYROUTE_AVX2 inline __m256d least_of(__m256d all) noexcept {
   all = _mm256_min_pd(all, _mm256_permute2f128_pd(all, all, 1));
   return _mm256_min_pd(all, _mm256_permute_pd(all, 5));
 }
 
 // All ones in the lane that is number `lane` of a vector that begins with number 4 * vector.
-PYROUTE_AVX2 [[gnu::always_inline]] inline __m256d only(std::size_t lane,
+[[gnu::always_inline]] PYROUTE_AVX2 inline __m256d only(std::size_t lane,
                                                         std::size_t vector) noexcept {
   const __m256i numbers =
       _mm256_load_si256(reinterpret_cast<const __m256i*>(kNumbers + kLanes * vector));
@@ -81,7 +81,7 @@ struct Ends {
   __m256d done, cost;
 };
 
-PYROUTE_AVX2 [[gnu::always_inline]] inline Ends ends_of(const Rows& rows, std::size_t i,
+[[gnu::always_inline]] PYROUTE_AVX2 inline Ends ends_of(const Rows& rows, std::size_t i,
                                                         __m256d now, __m256d estimate) noexcept {
   const __m256d cost = _mm256_mul_pd(estimate, _mm256_loadu_pd(rows.speed + i));
   const __m256d late =
@@ -92,7 +92,7 @@ PYROUTE_AVX2 [[gnu::always_inline]] inline Ends ends_of(const Rows& rows, std::s
 }
 
 // Whole vectors are written: a single number would not be there yet for the next vector load.
-PYROUTE_AVX2 [[gnu::always_inline]] inline void put(const Rows& rows, std::size_t i, __m256d chosen,
+[[gnu::always_inline]] PYROUTE_AVX2 inline void put(const Rows& rows, std::size_t i, __m256d chosen,
                                                     __m256d finish, __m256d cost) noexcept {
   const __m256d old = _mm256_loadu_pd(rows.finish + i);
   _mm256_storeu_pd(rows.finish + i, _mm256_blendv_pd(old, finish, chosen));
@@ -102,7 +102,7 @@ PYROUTE_AVX2 [[gnu::always_inline]] inline void put(const Rows& rows, std::size_
 
 // Up to 16 tasks: nothing waits for the number of the chosen one, unless two are equal.
 template <std::size_t kVectors>
-PYROUTE_AVX2 [[gnu::always_inline]] inline std::size_t take_few(const Rows& rows, double now,
+[[gnu::always_inline]] PYROUTE_AVX2 inline std::size_t take_few(const Rows& rows, double now,
                                                                 double estimate) noexcept {
   const __m256d at = _mm256_set1_pd(now), times = _mm256_set1_pd(estimate);
   Ends ends[kVectors];
@@ -126,7 +126,7 @@ PYROUTE_AVX2 [[gnu::always_inline]] inline std::size_t take_few(const Rows& rows
 }
 
 // Any number of tasks, padded to a multiple of 16.
-PYROUTE_AVX2 [[gnu::always_inline]] inline std::size_t take_many(const Rows& rows, double now,
+[[gnu::always_inline]] PYROUTE_AVX2 inline std::size_t take_many(const Rows& rows, double now,
                                                                  double estimate) noexcept {
   const __m256d at = _mm256_set1_pd(now), times = _mm256_set1_pd(estimate);
   const __m256d infinity = _mm256_set1_pd(kInfinity);
@@ -146,8 +146,7 @@ PYROUTE_AVX2 [[gnu::always_inline]] inline std::size_t take_many(const Rows& row
   for (std::size_t i = 0; mask == 0; i += 64) {
     best = i;
     for (std::size_t j = i; j < std::min(i + 64, rows.padded); j += kLanes) {
-      const __m256d equal =
-          _mm256_cmp_pd(_mm256_loadu_pd(rows.scratch + j), first, _CMP_EQ_OQ);
+      const __m256d equal = _mm256_cmp_pd(_mm256_loadu_pd(rows.scratch + j), first, _CMP_EQ_OQ);
       mask |= static_cast<std::uint64_t>(_mm256_movemask_pd(equal)) << (j - i);
     }
   }
@@ -272,6 +271,7 @@ Scheduler Scheduler::from_sketch(std::span<const TaskId> tasks, const CostSketch
   options.epsilon = sketch.epsilon();
   options.delta = sketch.delta();
   options.seed = sketch.seed();
+  options.prompt = true;
   Scheduler out(tasks, {}, options);
   out.sketches_[0] = sketch;
   out.means_[0] = sketch.overall_mean();
@@ -291,6 +291,10 @@ Scheduler Scheduler::offline(std::uint64_t rotation) const {
   out.means_ = means_;
   out.speed_ = speed_;
   out.cells_ = cells_;
+  out.weight_ = weight_;
+  out.noise_ = noise_;
+  out.usual_ = usual_;
+  out.window_ = window_;
   out.state_ = State::run;
   for (std::size_t i = 0; i < size; ++i) {
     const std::size_t at = (i + rotation % size) % size;
@@ -480,9 +484,8 @@ std::size_t Scheduler::run_posg(const std::uint32_t* at, std::size_t count, Task
 
 void Scheduler::run_pooled(std::span<const double> estimates, std::span<const double> now,
                            std::size_t position, TaskId* out) {
-  const Rows rows{finish_.data(),  open_sum_.data(), speed_.data(),
-                  latency_.data(), base_.data(),     scratch_.data(),
-                  open_floor_.data(), tasks_.size(), finish_.size()};
+  const Rows rows{finish_.data(),  open_sum_.data(),   speed_.data(), latency_.data(), base_.data(),
+                  scratch_.data(), open_floor_.data(), tasks_.size(), finish_.size()};
   const std::uint64_t every = options_.resync.value_or(kEvery);
   const auto after = [&](std::size_t i, std::size_t at) {
     out[i] = tasks_[at];
@@ -491,18 +494,14 @@ void Scheduler::run_pooled(std::span<const double> estimates, std::span<const do
     if (++task.since == every) task.since = 0;
   };
 #if PYROUTE_X86
-  if (simd() != Simd::portable) switch (rows.padded / kLanes) {
-      case 1:
-        return take_all_avx2<1>(rows, estimates, now, after);
-      case 2:
-        return take_all_avx2<2>(rows, estimates, now, after);
-      case 3:
-        return take_all_avx2<3>(rows, estimates, now, after);
-      case 4:
-        return take_all_avx2<4>(rows, estimates, now, after);
-      default:
-        return take_all_avx2<0>(rows, estimates, now, after);
-    }
+  if (simd() != Simd::portable) {
+    const std::size_t vectors = rows.padded / kLanes;
+    if (vectors == 1) return take_all_avx2<1>(rows, estimates, now, after);
+    if (vectors == 2) return take_all_avx2<2>(rows, estimates, now, after);
+    if (vectors == 3) return take_all_avx2<3>(rows, estimates, now, after);
+    if (vectors == 4) return take_all_avx2<4>(rows, estimates, now, after);
+    return take_all_avx2<0>(rows, estimates, now, after);
+  }
 #endif
   take_all_portable(rows, estimates, now, after);
 }
