@@ -836,11 +836,15 @@ def test_offline_rotates(mode):
             assert chosen.tolist() == turn * 1000
 
 
-def test_offline_keeps_speeds_and_latencies():
+def test_offline_keeps_speeds():
+    """Tasks of different speeds are done at the same time."""
     scheduler, _, _ = heterogeneous([0.5, 1.0, 2.0])
-    chosen = scheduler.offline().schedule(np.arange(7000) % 200, 0.0)
-    shares = np.bincount(chosen) / 7000
-    assert shares == pytest.approx([4 / 7, 2 / 7, 1 / 7], abs=0.05)
+    values = np.arange(7000) % 200
+    chosen = scheduler.offline().schedule(values, 0.0)
+    estimates = [scheduler.estimates(values, task) for task in range(3)]
+    done = [estimates[task][chosen == task].sum() for task in range(3)]
+    assert max(done) - min(done) <= max(each.max() for each in estimates)
+    assert np.bincount(chosen)[0] > 1.5 * np.bincount(chosen)[2]
 
 
 def test_offline_needs_reports():

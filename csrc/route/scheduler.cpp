@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "branchless.hpp"
 #include "simd.hpp"
 #if PYROUTE_X86
 #include <immintrin.h>
@@ -410,26 +411,34 @@ void Scheduler::blindly(std::size_t count, std::size_t position, TaskId* out) {
 
 namespace {
 
-// W / F in the row of least F, the first of equals. `at` strides by kBlock.
+// W / F in the row of least F, the first of equals. `at` strides by kBlock. Without branches: as
+// many keys have their least F in one row as in another. Numbers from 0 up are in the order of
+// their bits.
 template <class Cell>
 [[gnu::always_inline]] inline double mean_of(const Cell* cells, const std::uint32_t* at,
                                              std::size_t rows) noexcept {
-  if (rows == 4) {  // the default, in two steps instead of three
-    const Cell &a = cells[at[0]], &b = cells[at[kBlock]];
-    const Cell &c = cells[at[2 * kBlock]], &d = cells[at[3 * kBlock]];
-    const bool second = b.frequency < a.frequency, fourth = d.frequency < c.frequency;
-    const double left = second ? b.frequency : a.frequency;
-    const double right = fourth ? d.frequency : c.frequency;
-    const double left_mean = second ? b.mean : a.mean, right_mean = fourth ? d.mean : c.mean;
-    return right < left ? right_mean : left_mean;
-  }
-  double least = cells[at[0]].frequency, mean = cells[at[0]].mean;
-  for (std::size_t row = 1; row < rows; ++row) {
-    const Cell& next = cells[at[row * kBlock]];
-    mean = next.frequency < least ? next.mean : mean;
-    least = next.frequency < least ? next.frequency : least;
-  }
-  return mean;
+  struct Bits {
+    std::int64_t frequency;
+    std::uint64_t mean;
+  };
+  const auto cell = [&](std::size_t row) __attribute__((always_inline)) {
+    return std::bit_cast<Bits>(cells[at[row * kBlock]]);
+  };
+  const auto lesser = [](Bits a, Bits b) __attribute__((always_inline)) {
+    replace_unless_less(b.frequency, b.mean, a.frequency, a.frequency, a.mean);
+    return b;
+  };
+  if (rows == 4)  // the default, in two steps instead of three
+    return std::bit_cast<double>(lesser(lesser(cell(0), cell(1)), lesser(cell(2), cell(3))).mean);
+  Bits least = cell(0);
+  for (std::size_t row = 1; row < rows; ++row) least = lesser(least, cell(row));
+  return std::bit_cast<double>(least.mean);
+}
+
+// An integer that is less where the number is; those that are equal have one.
+[[gnu::always_inline]] inline std::int64_t in_order(double number) noexcept {
+  const auto bits = std::bit_cast<std::int64_t>(number + 0.0);
+  return bits ^ static_cast<std::int64_t>(static_cast<std::uint64_t>(bits >> 63) >> 1);
 }
 
 }  // namespace
@@ -452,32 +461,35 @@ std::size_t Scheduler::run_posg(const std::uint32_t* at, std::size_t count, Task
     }
     count = static_cast<std::size_t>(std::min<std::uint64_t>(count, resync - scheduled_));
   }
-  // Tasks by finish time, ties by id, in a buffer that begins one place later with each record: the
-  // first leaves, and comes back where its new time belongs.
-  struct Entry {
-    double finish;
-    std::size_t task;
-  };
+  // A tournament: a leaf for each task, and above every two nodes the one of less finish time, the
+  // left one where they are equal. After a record the matches on the way up from its task are
+  // played again. The others' results are there already, so that only comparisons of integers wait
+  // for each other.
   const std::size_t size = tasks_.size(), stride = shape_.rows * shape_.columns;
-  order_.resize((size + kBlock) * sizeof(Entry));
-  auto* first = reinterpret_cast<Entry*>(order_.data());
-  for (std::size_t i = 0; i < size; ++i) first[i] = {finish_[i], i};
-  std::sort(first, first + size, [](const Entry& a, const Entry& b) {
-    return a.finish != b.finish ? a.finish < b.finish : a.task < b.task;
-  });
-  for (std::size_t i = 0; i < count; ++i, ++first) {
-    const std::size_t task = first->task;
+  const std::size_t leaves = std::bit_ceil(size);
+  tree_.assign(2 * leaves, {std::numeric_limits<std::int64_t>::max() - 1, 0});
+  for (std::size_t i = 0; i < size; ++i) tree_[leaves + i] = {in_order(finish_[i]), i};
+  for (std::size_t i = leaves; --i > 0;)
+    tree_[i] = tree_[2 * i + 1].finish < tree_[2 * i].finish ? tree_[2 * i + 1] : tree_[2 * i];
+  Node* const nodes = tree_.data();
+  std::uint64_t task = nodes[1].task;
+  for (std::size_t i = 0; i < count; ++i) {
     const double estimate = mean_of(cells_.data() + task * stride, at + i, shape_.rows);
-    const double finish = first->finish + estimate;
+    const double finish = finish_[task] + estimate;
+    finish_[task] = finish;
     added_[task] += estimate;
     out[i] = tasks_[task];
-    Entry* to = first + size;
-    for (; to[-1].finish > finish || (to[-1].finish == finish && to[-1].task > task); --to)
-      to[0] = to[-1];
-    // The first itself is the sentinel: its time is not above the new one.
-    to[0] = {finish, task};
+    std::size_t node = leaves + task;
+    std::int64_t best = in_order(finish);
+    nodes[node].finish = best;
+    while (node > 1) {
+      const Node other = nodes[node ^ 1];
+      const std::int64_t limit = other.finish + static_cast<std::int64_t>(~node & 1);
+      replace_unless_less(best, task, limit, other.finish, other.task);
+      node >>= 1;
+      nodes[node] = {best, task};
+    }
   }
-  for (std::size_t i = 0; i < size; ++i) finish_[first[i].task] = first[i].finish;
   scheduled_ += count;
   return count;
 }

@@ -53,7 +53,7 @@
 //   greedy_bound                 exact estimates, identical tasks: makespan <= (2 - 1 / k) optimum
 //   hostile_reports              unknown task, other mode, other shape: an error and no change
 //   offline                      a pure function of the scheduler, the rotation and the records
-// Cost: O(rows + tasks) per record. Messages: posg, at most one sketch per 2 * window records of a
+// Cost: O(rows + log tasks) per record in mode posg, O(rows + tasks) in mode pooled. Messages: posg, at most one sketch per 2 * window records of a
 // task and one answer per task and epoch; pooled, one report per window. Memory: posg one sketch
 // per task, pooled one. Threads: one writer; the binding locks.
 #pragma once
@@ -178,6 +178,10 @@ class Scheduler {
     double frequency = 0;
     double mean = 0;
   };
+  struct Node {
+    std::int64_t finish;  // in_order()
+    std::uint64_t task;
+  };
 
   void step(Event event);
   void begin_epoch(Event event);
@@ -224,9 +228,9 @@ class Scheduler {
   // Pooled: less the open segment, how late a task is known to be; -infinity where it is not.
   std::vector<double> base_;
   std::vector<double> open_sum_, open_floor_;
-  std::vector<double> added_;     // posg: since this epoch's request
-  std::vector<Cell> cells_;       // posg: of all sketches, task after task
-  std::vector<std::byte> order_;  // posg: room for one batch
+  std::vector<double> added_;  // posg: since this epoch's request
+  std::vector<Cell> cells_;    // posg: of all sketches, task after task
+  std::vector<Node> tree_;     // posg: room for one batch
   std::vector<Task> of_;
   std::vector<std::optional<CostSketch>> sketches_;  // posg: one per task; pooled: one
   std::vector<double> means_;                        // overall means of the sketches
