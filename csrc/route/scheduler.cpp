@@ -83,48 +83,69 @@ struct Ends {
 };
 
 [[gnu::always_inline]] PYROUTE_AVX2 inline Ends ends_of(const Rows& rows, std::size_t i,
-                                                        __m256d now, __m256d estimate) noexcept {
+                                                        __m256d finish, __m256d sum, __m256d now,
+                                                        __m256d estimate) noexcept {
   const __m256d cost = _mm256_mul_pd(estimate, _mm256_loadu_pd(rows.speed + i));
-  const __m256d late =
-      _mm256_add_pd(_mm256_loadu_pd(rows.base + i), _mm256_loadu_pd(rows.open_sum + i));
+  const __m256d late = _mm256_add_pd(_mm256_loadu_pd(rows.base + i), sum);
   const __m256d wait = _mm256_max_pd(_mm256_loadu_pd(rows.latency + i), late);
-  const __m256d begin = _mm256_max_pd(_mm256_add_pd(now, wait), _mm256_loadu_pd(rows.finish + i));
+  const __m256d begin = _mm256_max_pd(_mm256_add_pd(now, wait), finish);
   return {_mm256_add_pd(begin, cost), cost};
 }
 
-// Whole vectors are written: a single number would not be there yet for the next vector load.
-[[gnu::always_inline]] PYROUTE_AVX2 inline void put(const Rows& rows, std::size_t i, __m256d chosen,
-                                                    __m256d finish, __m256d cost) noexcept {
-  const __m256d old = _mm256_loadu_pd(rows.finish + i);
-  _mm256_storeu_pd(rows.finish + i, _mm256_blendv_pd(old, finish, chosen));
-  const __m256d sum = _mm256_loadu_pd(rows.open_sum + i);
-  _mm256_storeu_pd(rows.open_sum + i, _mm256_add_pd(sum, _mm256_and_pd(chosen, cost)));
-}
-
-// Up to 16 tasks: nothing waits for the number of the chosen one, unless two are equal.
+// Up to 16 tasks: what changes with every record stays in registers, and nothing waits for the
+// number of the chosen task, unless two are equal.
 template <std::size_t kVectors>
-[[gnu::always_inline]] PYROUTE_AVX2 inline std::size_t take_few(const Rows& rows, double now,
-                                                                double estimate) noexcept {
-  const __m256d at = _mm256_set1_pd(now), times = _mm256_set1_pd(estimate);
-  Ends ends[kVectors];
-  for (std::size_t v = 0; v < kVectors; ++v) ends[v] = ends_of(rows, kLanes * v, at, times);
-  __m256d least = ends[0].done;
-  for (std::size_t v = 1; v < kVectors; ++v) least = _mm256_min_pd(least, ends[v].done);
-  least = least_of(least);
-  __m256d chosen[kVectors];
-  unsigned mask = 0;
-  for (std::size_t v = 0; v < kVectors; ++v) {
-    chosen[v] = _mm256_cmp_pd(ends[v].done, least, _CMP_EQ_OQ);
-    mask |= static_cast<unsigned>(_mm256_movemask_pd(chosen[v])) << (kLanes * v);
+class Few {
+ public:
+  PYROUTE_AVX2 explicit Few(const Rows& rows) noexcept : rows_(rows) { read(); }
+
+  [[gnu::always_inline]] PYROUTE_AVX2 inline void read() noexcept {
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      finish_[v] = _mm256_loadu_pd(rows_.finish + kLanes * v);
+      sum_[v] = _mm256_loadu_pd(rows_.open_sum + kLanes * v);
+    }
   }
-  if (!(_mm256_cvtsd_f64(least) < kInfinity)) [[unlikely]]
-    return take_portable(rows, now, estimate);
-  const auto best = static_cast<std::size_t>(std::countr_zero(mask));
-  if ((mask & (mask - 1)) != 0)
-    for (std::size_t v = 0; v < kVectors; ++v) chosen[v] = only(best, v);
-  for (std::size_t v = 0; v < kVectors; ++v) put(rows, kLanes * v, chosen[v], least, ends[v].cost);
-  return best;
-}
+  [[gnu::always_inline]] PYROUTE_AVX2 inline void write() const noexcept {
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      _mm256_storeu_pd(rows_.finish + kLanes * v, finish_[v]);
+      _mm256_storeu_pd(rows_.open_sum + kLanes * v, sum_[v]);
+    }
+  }
+  [[gnu::always_inline]] PYROUTE_AVX2 inline std::size_t take(double now,
+                                                              double estimate) noexcept {
+    const __m256d at = _mm256_set1_pd(now), times = _mm256_set1_pd(estimate);
+    Ends ends[kVectors];
+    for (std::size_t v = 0; v < kVectors; ++v)
+      ends[v] = ends_of(rows_, kLanes * v, finish_[v], sum_[v], at, times);
+    __m256d least = ends[0].done;
+    for (std::size_t v = 1; v < kVectors; ++v) least = _mm256_min_pd(least, ends[v].done);
+    least = least_of(least);
+    if (!(_mm256_cvtsd_f64(least) < kInfinity)) [[unlikely]] {
+      write();
+      const std::size_t best = take_portable(rows_, now, estimate);
+      read();
+      return best;
+    }
+    __m256d chosen[kVectors];
+    unsigned mask = 0;
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      chosen[v] = _mm256_cmp_pd(ends[v].done, least, _CMP_EQ_OQ);
+      mask |= static_cast<unsigned>(_mm256_movemask_pd(chosen[v])) << (kLanes * v);
+    }
+    const auto best = static_cast<std::size_t>(std::countr_zero(mask));
+    if ((mask & (mask - 1)) != 0)
+      for (std::size_t v = 0; v < kVectors; ++v) chosen[v] = only(best, v);
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      finish_[v] = _mm256_blendv_pd(finish_[v], least, chosen[v]);
+      sum_[v] = _mm256_add_pd(sum_[v], _mm256_and_pd(chosen[v], ends[v].cost));
+    }
+    return best;
+  }
+
+ private:
+  const Rows rows_;
+  __m256d finish_[kVectors], sum_[kVectors];
+};
 
 // Any number of tasks, padded to a multiple of 16.
 [[gnu::always_inline]] PYROUTE_AVX2 inline std::size_t take_many(const Rows& rows, double now,
@@ -134,8 +155,11 @@ template <std::size_t kVectors>
   __m256d least[4] = {infinity, infinity, infinity, infinity};
   for (std::size_t i = 0; i < rows.padded; i += 4 * kLanes)
     for (std::size_t v = 0; v < 4; ++v) {
-      const __m256d done = ends_of(rows, i + kLanes * v, at, times).done;
-      _mm256_storeu_pd(rows.scratch + i + kLanes * v, done);
+      const std::size_t j = i + kLanes * v;
+      const __m256d finish = _mm256_loadu_pd(rows.finish + j);
+      const __m256d sum = _mm256_loadu_pd(rows.open_sum + j);
+      const __m256d done = ends_of(rows, j, finish, sum, at, times).done;
+      _mm256_storeu_pd(rows.scratch + j, done);
       least[v] = _mm256_min_pd(least[v], done);
     }
   const __m256d first =
@@ -152,41 +176,63 @@ template <std::size_t kVectors>
     }
   }
   best += static_cast<std::size_t>(std::countr_zero(mask));
+  // Whole vectors are written: a single number would not be there yet for the next vector load.
   const std::size_t i = best / kLanes * kLanes;
+  const __m256d chosen = only(best - i, 0);
   const __m256d cost = _mm256_mul_pd(times, _mm256_loadu_pd(rows.speed + i));
-  put(rows, i, only(best - i, 0), first, cost);
+  const __m256d finish = _mm256_loadu_pd(rows.finish + i);
+  const __m256d sum = _mm256_loadu_pd(rows.open_sum + i);
+  _mm256_storeu_pd(rows.finish + i, _mm256_blendv_pd(finish, first, chosen));
+  _mm256_storeu_pd(rows.open_sum + i, _mm256_add_pd(sum, _mm256_and_pd(chosen, cost)));
   return best;
 }
 #endif
 
-// after(record, task) for each record in turn.
-template <class After>
+// Each record in turn: asks(record, task) is whether it asks, request(record, task) then follows.
+template <class Asks, class Request>
 void take_all_portable(const Rows& rows, std::span<const double> estimates,
-                       std::span<const double> now, After&& after) {
+                       std::span<const double> now, const Asks& asks, const Request& request) {
   const bool one_time = now.size() == 1;
   for (std::size_t i = 0; i < estimates.size(); ++i) {
     const double time = one_time ? now[0] : now[i], estimate = estimates[i];
     const std::size_t at = take_portable(rows, time, estimate);
     const double cost = estimate * rows.speed[at];
     rows.open_floor[at] = std::max(rows.open_floor[at], time + rows.latency[at]) + cost;
-    after(i, at);
+    if (asks(i, at)) request(i, at);
   }
 }
 #if PYROUTE_X86
-template <std::size_t kVectors, class After>
-PYROUTE_AVX2 void take_all_avx2(const Rows& rows, std::span<const double> estimates,
-                                std::span<const double> now, After&& after) {
+// The arguments are copies, which no store can change.
+template <std::size_t kVectors, class Asks, class Request>
+PYROUTE_AVX2 void take_few_records(const Rows rows, std::span<const double> estimates,
+                                   std::span<const double> now, const Asks asks,
+                                   const Request request) {
+  const bool one_time = now.size() == 1;
+  Few<kVectors> few(rows);
+  for (std::size_t i = 0; i < estimates.size(); ++i) {
+    const double time = one_time ? now[0] : now[i], estimate = estimates[i];
+    const std::size_t at = few.take(time, estimate);
+    const double cost = estimate * rows.speed[at];
+    rows.open_floor[at] = std::max(rows.open_floor[at], time + rows.latency[at]) + cost;
+    if (!asks(i, at)) continue;
+    few.write();
+    request(i, at);
+    few.read();
+  }
+  few.write();
+}
+
+template <class Asks, class Request>
+PYROUTE_AVX2 void take_many_records(const Rows rows, std::span<const double> estimates,
+                                    std::span<const double> now, const Asks asks,
+                                    const Request request) {
   const bool one_time = now.size() == 1;
   for (std::size_t i = 0; i < estimates.size(); ++i) {
     const double time = one_time ? now[0] : now[i], estimate = estimates[i];
-    std::size_t at;
-    if constexpr (kVectors > 0)
-      at = take_few<kVectors>(rows, time, estimate);
-    else
-      at = take_many(rows, time, estimate);
+    const std::size_t at = take_many(rows, time, estimate);
     const double cost = estimate * rows.speed[at];
     rows.open_floor[at] = std::max(rows.open_floor[at], time + rows.latency[at]) + cost;
-    after(i, at);
+    if (asks(i, at)) request(i, at);
   }
 }
 #endif
@@ -499,23 +545,26 @@ void Scheduler::run_pooled(std::span<const double> estimates, std::span<const do
   const Rows rows{finish_.data(),  open_sum_.data(),   speed_.data(), latency_.data(), base_.data(),
                   scratch_.data(), open_floor_.data(), tasks_.size(), finish_.size()};
   const std::uint64_t every = options_.resync.value_or(kEvery);
-  const auto after = [&](std::size_t i, std::size_t at) {
-    out[i] = tasks_[at];
-    Task& task = of_[at];
-    if (task.since == 0) request(at, position + i);
-    if (++task.since == every) task.since = 0;
+  const auto asks = [out, every, ids = tasks_.data(), of = of_.data()](std::size_t i,
+                                                                       std::size_t at) {
+    out[i] = ids[at];
+    std::uint64_t& since = of[at].since;
+    const bool due = since == 0;
+    since = since + 1 == every ? 0 : since + 1;
+    return due;
   };
+  const auto ask = [this, position](std::size_t i, std::size_t at) { request(at, position + i); };
 #if PYROUTE_X86
   if (simd() != Simd::portable) {
     const std::size_t vectors = rows.padded / kLanes;
-    if (vectors == 1) return take_all_avx2<1>(rows, estimates, now, after);
-    if (vectors == 2) return take_all_avx2<2>(rows, estimates, now, after);
-    if (vectors == 3) return take_all_avx2<3>(rows, estimates, now, after);
-    if (vectors == 4) return take_all_avx2<4>(rows, estimates, now, after);
-    return take_all_avx2<0>(rows, estimates, now, after);
+    if (vectors == 1) return take_few_records<1>(rows, estimates, now, asks, ask);
+    if (vectors == 2) return take_few_records<2>(rows, estimates, now, asks, ask);
+    if (vectors == 3) return take_few_records<3>(rows, estimates, now, asks, ask);
+    if (vectors == 4) return take_few_records<4>(rows, estimates, now, asks, ask);
+    return take_many_records(rows, estimates, now, asks, ask);
   }
 #endif
-  take_all_portable(rows, estimates, now, after);
+  take_all_portable(rows, estimates, now, asks, ask);
 }
 
 void Scheduler::close_open(std::size_t at) {

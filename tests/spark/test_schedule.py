@@ -168,17 +168,19 @@ RETRY = """
     scheduler = pr.posg.Scheduler.from_sketch(4, sketch)
 
     def reading(lose):
-        # One task after the other; the first one of the first attempt loses what was exchanged.
+        # One task after the other; the first one loses what was exchanged for the others. Tasks are
+        # numbered as they start, so that those of one stage attempt have numbers in a row.
         def body(batches):
             table = pa.Table.from_batches(batches)
             context = TaskContext.get()
-            if lose and context.partitionId() == 0 and context.stageAttemptNumber() == 0:
+            if lose and context.partitionId() == 0:
                 for path in glob.glob(FOLDER + "/**/shuffle_*.data", recursive=True):
                     os.remove(path)
             n = table.num_rows
+            attempt = context.taskAttemptId() - context.partitionId()
             yield pa.RecordBatch.from_pydict({
                 "partition": pa.array([context.partitionId()] * n, pa.int32()),
-                "attempt": pa.array([context.stageAttemptNumber()] * n, pa.int32()),
+                "attempt": pa.array([attempt] * n, pa.int32()),
                 "id": table.column("id").combine_chunks(),
             })
         return body
@@ -225,6 +227,7 @@ def test_stage_retry(tmp_path):
         attempts = {attempt for _, attempt, _ in out[name]}
         assert len(attempts) > 1, f"{name}: no stage ran again"
         assert [row for _, _, row in out[name]] == everything, name
+    assert len({attempt for _, attempt, _ in out["plain"]}) == 1
     assert [p for p, _, _ in out["lost"]] == [p for p, _, _ in out["plain"]]
     # A choice that is no pure function loses rows and sends others twice: the test can tell.
     assert [row for _, _, row in out["whim"]] != everything
