@@ -199,10 +199,10 @@ def exchange(df: DataFrame, n: int, index: Column) -> DataFrame:
 
 
 def fenced(df: DataFrame) -> DataFrame:
-    """Placed rows that stay where they are.
+    """Placed or sorted rows that stay as they are.
 
-    Spark moves a semi or anti join below the exchange of its left side, but not below a filter
-    that it cannot move itself.
+    Spark moves a semi or anti join below the exchange of its left side, and takes a sort away that
+    an aggregate or another sort follows, but not across a filter that it cannot move itself.
     """
     return df.filter(F.spark_partition_id() >= 0)
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyroute.posg import Scheduler
 from spark_udf import _spark
 from spark_udf.columns import ColumnOrName, checked
-from spark_udf.route import exchange, index_of, whole_row
+from spark_udf.route import exchange, fenced, index_of, whole_row
 from spark_udf.udfs import schedule_udf
 
 
@@ -37,7 +37,8 @@ def schedule(
         raise TypeError(f"scheduler: expected a Scheduler, got {type(scheduler).__name__}")
     columns = checked(df, cols)
     flavour = "arrow" if _spark.version() >= (4, 1) else "pandas"
-    rows = df.sortWithinPartitions(whole_row(df)) if sort else df
+    # Spark takes a sort away that only an exchange follows, unless something stands between.
+    rows = fenced(df.sortWithinPartitions(whole_row(df))) if sort else df
     task = schedule_udf(scheduler, flavour)(*columns.raw)
     named = rows.withColumn(_spark.TASK, task)
     index = index_of(df.sparkSession, scheduler.tasks, F.col(_spark.TASK))

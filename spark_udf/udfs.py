@@ -108,7 +108,11 @@ def schedule_udf(scheduler: Scheduler, flavour: str = "arrow") -> Callable[..., 
 
 
 def _iterating(decorator: str, body: Callable[..., Any], kind: Any) -> Callable[..., Any]:
-    """Of the tasks of a partition, batch after batch; it depends on rows that came before."""
+    """Of the tasks of a partition, batch after batch.
+
+    Spark is not told that it depends on the rows before: it would fail a job whose stage has to run
+    again half-way, although the answer is the same.
+    """
 
     def call(batches: Any) -> Any:
         from pyspark import TaskContext
@@ -124,9 +128,7 @@ def _iterating(decorator: str, body: Callable[..., Any], kind: Any) -> Callable[
 
     several = Iterator[tuple[kind, ...]] if decorator == "arrow_udf" else Iterator[kind]
     call.__annotations__ = {"batches": several, "return": Iterator[kind]}
-    made: Any = _made(decorator, call, "int")
-    nondeterministic: Callable[..., Any] = made.asNondeterministic()
-    return nondeterministic
+    return _made(decorator, call, "int")
 
 
 def _is_arrow(flavour: str) -> bool:
