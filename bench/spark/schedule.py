@@ -87,7 +87,7 @@ def measure(scale: Scale) -> Raw:
         f"spans-first-{half}", lambda: (table.slice(i * step, step) for i in range(TASKS))
     )
     out: Raw = {"sizes": {}}
-    for rows in scale.pick((400, 4_000, 40_000), (400,)):
+    for rows in (400,) if scale.quick else (400, 4_000, 40_000):
         chosen = table.slice(half, rows)
         part = -(-rows // TASKS)
         path = generate.made(
@@ -95,7 +95,7 @@ def measure(scale: Scale) -> Raw:
             lambda t=chosen, s=part: (t.slice(i * s, s) for i in range(TASKS)),
         )
         took = chosen.column("duration_us").to_numpy()
-        seconds = scale.pick(SECONDS, 0.5)
+        seconds = 0.5 if scale.quick else SECONDS
         factor = seconds * TASKS / float(took.sum())
         loads: Raw = {}
         ways = arms(lambda p=path: spark.read.parquet(p), spark.read.parquet(first), factor, loads)

@@ -8,6 +8,7 @@ from typing import Any
 import numba as nb
 import numpy as np
 from numba.extending import intrinsic
+from numba.np.numpy_support import carray
 
 from pyroute.arena._loop import (
     AGE,
@@ -35,19 +36,21 @@ _CHOOSE = _of.int64(
 _NOTED = _of.void(_of.uintp, _of.int64, _of.int64, _of.uint64, _of.float64, _of.float64)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _pointer(_: Any, address: Any) -> Any:
+def _inttoptr(_: Any, address: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
     return _of.voidptr(address), code
 
 
+_pointer: Any = intrinsic(_inttoptr)
+
+
 def chooser(function: Callable[..., int]) -> Any:
     """What the loop calls for a policy's `choose`."""
     choose = nb.njit(nogil=True)(function)
 
-    @nb.cfunc(_CHOOSE)  # type: ignore[untyped-decorator]
+    @nb.cfunc(_CHOOSE)
     def call(
         state: int,
         size: int,
@@ -58,8 +61,8 @@ def chooser(function: Callable[..., int]) -> Any:
         cost: float,
         record: int,
     ) -> Any:
-        reals = nb.carray(_pointer(state), size, np.float64)
-        counts = nb.carray(_pointer(lengths), tasks, np.int64)
+        reals = carray(_pointer(state), size, np.float64)
+        counts = carray(_pointer(lengths), tasks, np.int64)
         return choose(reals, counts, key, now, cost, record)
 
     return call
@@ -69,9 +72,9 @@ def noter(function: Callable[..., None]) -> Any:
     """What the loop calls for a policy's `noted`."""
     noted = nb.njit(nogil=True)(function)
 
-    @nb.cfunc(_NOTED)  # type: ignore[untyped-decorator]
+    @nb.cfunc(_NOTED)
     def call(state: int, size: int, task: int, key: int, time: float, now: float) -> None:
-        noted(nb.carray(_pointer(state), size, np.float64), task, key, time, now)
+        noted(carray(_pointer(state), size, np.float64), task, key, time, now)
 
     return call
 
