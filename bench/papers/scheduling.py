@@ -663,7 +663,7 @@ def on_trace(scale: Scale, title: str, question: str, trace: Trace | None, unit:
     first, last = min(a for a, _ in worst.values()), max(b for _, b in worst.values())
     section.say(
         f"Arms that draw are shown with the median of {DRAWS} draws, in brackets the least and the"
-        " greatest. The slowest 1 % of the records under pooled, which p99 is about, are at all points"
+        " greatest. The slowest 1 % of the records under pooled, which p99 is about, are all"
         f" between records {first:,} and {last:,} of {len(half):,}."
     )
     lost = [case for case, won, _ in wins if not won]
