@@ -82,6 +82,10 @@ TABLE = Table(
             "another manager decided: go on from there",
         ),
         Row(
+            *(_PREPARING, "Resumed", "adopt", (_MOVING,)),
+            "another manager decided: go on from there",
+        ),
+        Row(
             *(_PREPARING, "Aborted", "adopt", (_ABORTING, _IDLE)),
             "another manager aborted: go on from there",
         ),
@@ -98,12 +102,17 @@ TABLE = Table(
             "count it; with the last of them store the end",
         ),
         *(
+            Row(phase, event, "fence", (phase,), "another manager began this epoch: FencedError")
+            for phase in (_COLLECTING, _PLANNING)
+            for event in ("Ack", "Refuse", "Done", "Resumed", "Aborted")
+        ),
+        *(
             Row(phase, event, "ignore", (phase,), "")
             for phase, events in {
                 _IDLE: "Metrics Ack Refuse Done Resumed Aborted",
                 _PLANNING: "Metrics",
                 _PREPARING: "Metrics",
-                _MOVING: "Metrics Ack",
+                _MOVING: "Metrics Ack Resumed",
                 _RESUMING: "Metrics Ack Done",
                 _ABORTING: "Metrics Ack Refuse",
             }.items()
@@ -300,6 +309,9 @@ class Manager:
         self.late += 1
         return []
 
+    def _fence(self, message: Message, now: float) -> list[Message]:  # noqa: ARG002
+        raise FencedError(f"epoch: expected nobody to begin {self.epoch}, got {message}")
+
     def _ask(self, what: None, now: float) -> list[Message]:  # noqa: ARG002
         self.epoch += 1
         self.metrics = {}
@@ -346,7 +358,7 @@ class Manager:
 
     def _adopt(self, message: Message, now: float) -> list[Message]:
         outcome = self.storage.read(_name(self.epoch, "outcome"))
-        if outcome != (_DECIDED if isinstance(message, Done) else _ABORTED):
+        if outcome != (_ABORTED if isinstance(message, Aborted) else _DECIDED):
             raise ProtocolError(f"outcome: expected one that explains {message}, got {outcome!r}")
         return [*self._go_on(outcome, now), *self.receive(message, now)]
 

@@ -174,7 +174,7 @@ class Hold:
 class Full:
     """The buffer is full and the record was not taken: stop reading where it came from.
 
-    Offer it again, before anything that follows it there, once `receive` gave records back.
+    Offer it again after the next `receive`, before anything that follows it there.
     """
 
     key: int

@@ -40,7 +40,7 @@ class Table:
         return row
 
     def markdown(self) -> str:
-        """The rows as a table; rows that ignore an event are put into one per phase."""
+        """The rows as a table; events of one phase that do the same share a row."""
         lines = ["| phase | event | what happens | then |", "| --- | --- | --- | --- |"]
         for phase in dict.fromkeys(row.phase for row in self.rows):
             rows = [row for row in self.rows if row.phase is phase]
