@@ -203,6 +203,8 @@ class Instance:
     def record(self, key: int, payload: bytes) -> Apply | Forward | Hold | Full:
         """What to do with a record that came to this task.
 
+        Where an engine's hash places keys, one that no table names is taken for this task's own.
+
         Parameters
         ----------
         key
@@ -213,12 +215,9 @@ class Instance:
         if not self._keyed:
             return Apply(key, payload)
         move = self._move
+        if move is not None and move.arriving.find(key) != NOBODY:
+            return self._hold(key, payload) if move.awaits(key) else Apply(key, payload)
         owner = self._routes[self.task.operator].owner(key)
-        if move is not None:
-            if move.arriving.find(key) != NOBODY:
-                return self._hold(key, payload) if move.awaits(key) else Apply(key, payload)
-            if owner == UNKNOWN and self.phase is not Phase.STAGED:
-                owner = move.leaving.find(key)
         if owner in (self.task.number, UNKNOWN):
             return Apply(key, payload)
         return Forward(self._peers[owner], key, payload)

@@ -79,7 +79,6 @@ class Move:
         """Keys whose state came in parts so far."""
         own = self.before.get(task.operator), self.after.get(task.operator)
         self.arriving = Lookup([(t.task, t.moved) for t in message.receive], *own)
-        self.leaving = Lookup([(t.task, t.moved) for t in message.send], *own)
         self.pauses = {
             name: Lookup([(0, moved)], self.before.get(name), self.after.get(name))
             for name, moved in message.pauses or ()
@@ -113,5 +112,5 @@ class Move:
     def _leaving_keys(self, moved: Moved, store: Store) -> list[int]:
         keys = list(moved.keys)
         for first, last in moved.ranges:
-            keys += sorted(key for key in store.keys(first, last) if not self.leaving.tabled(key))
+            keys += sorted(key for key in store.keys(first, last) if not self.arriving.tabled(key))
         return keys

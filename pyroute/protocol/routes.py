@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -103,11 +102,11 @@ def _tabled(
     return ids, before.route(keys, salt=0), after.route(keys, salt=0)
 
 
-def _intervals(before: Router, after: Router) -> Iterable[tuple[int, int, int, int]]:
+def _intervals(before: Router, after: Router) -> list[tuple[int, int, int, int]]:
     """First key, last key, source and target of every stretch of the ring that moves."""
     old, new = before.home, after.home
     if old == new:
-        return
+        return []
     if not isinstance(old, Ring) or not isinstance(new, Ring):
         raise ValueError(f"home: expected the same, or two rings, got {old!r} and {new!r}")
     bits = max(old.bits, new.bits)
@@ -117,7 +116,8 @@ def _intervals(before: Router, after: Router) -> Iterable[tuple[int, int, int, i
     shift = 64 - bits
     starts = [0, *edges.tolist()]
     stops = [*starts[1:], 1 << bits]
-    for start, stop in zip(starts, stops, strict=True):
-        source, target = int(sources[start]), int(targets[start])
-        if source != target:
-            yield start << shift, (stop << shift) - 1, source, target
+    return [
+        (start << shift, (stop << shift) - 1, int(sources[start]), int(targets[start]))
+        for start, stop in zip(starts, stops, strict=True)
+        if sources[start] != targets[start]
+    ]

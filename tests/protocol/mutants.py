@@ -179,7 +179,9 @@ class DoneEarly(Instance):
 
     def _act(self, move):
         out = super()._act(move)
-        return out if self.phase is not Phase.MOVING else [*out, Done(self.epoch, self.task, MANAGER)]
+        return (
+            out if self.phase is not Phase.MOVING else [*out, Done(self.epoch, self.task, MANAGER)]
+        )
 
 
 class ForgetsHeld(Instance):

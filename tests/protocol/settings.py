@@ -113,7 +113,7 @@ def draw(seed: int) -> Settings:
         bound=rng.choice((0, 0, 1, 3)),
         raw=chance() < 0.15,
         slow=rng.choice((0.0, 0.3)),
-        lag=rng.choice((0.0, 0.7, 0.9)),
+        lag=rng.choice((0.0, 0.6, 0.8)),
     )
 
 

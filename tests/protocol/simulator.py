@@ -20,6 +20,7 @@ import random
 import struct
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 from unittest import mock
 
@@ -405,8 +406,13 @@ class World:
         (self.bag if self.random() < 0.3 else self.attic).append(message)
 
     def _say(self, what: str, item: Any) -> None:
-        if self.trace is not None:
-            self.trace.append(f"{self.now:6.0f} {what:<22} {item}")
+        if self.trace is None:
+            return
+        if isinstance(item, Message):
+            kept = ("epoch", "source", "target", "routers")
+            rest = [f"{f.name}={getattr(item, f.name)}" for f in fields(item) if f.name not in kept]
+            item = f"{type(item).__name__} {item.epoch} of {item.source} {', '.join(rest)}"
+        self.trace.append(f"{self.now:6.0f} {what:<18} {item}")
 
     # tasks -----------------------------------------------------------------------------------
 
@@ -725,9 +731,9 @@ class World:
         return True
 
     def _deliver(self, channel: Channel) -> bool:
-        if channel.slow and self.random() < 0.9:
+        if channel.slow and self.random() < 0.8:
             return True
-        if channel.outside and self._saves(channel) and self.random() < 0.95:
+        if channel.outside and self._saves(channel) and self.random() < 0.9:
             return True
         node = channel.node
         item = channel.items[0]
