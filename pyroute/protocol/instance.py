@@ -496,6 +496,8 @@ class Instance:
         into = _wire.Reader(data, _wire.INSTANCE)
         self = cls.__new__(cls)
         task = codec.read_task(into)
+        if not topology.has(task):
+            raise FormatError(f"task: expected one of the topology, got {task}")
         self._set_up(task, topology, store, capacity, chunk, metrics)
         self.epoch = into.number()
         phase = into.byte()

@@ -1,10 +1,10 @@
 """All interleavings of a tiny topology, by exhaustive search over the real machines.
 
-Two sources and two keyed tasks, or a chain; a key or two that move; a manager that may crash once,
-in the middle of what it sends; or abort. Messages of and to the manager stay where they are once
-sent: each may be delivered never, once, or again at any time. Channels between tasks keep their
-order. Every step of a task begins with a restored snapshot, so a crash of a task between any two
-steps is in it too.
+Two sources and two keyed tasks, or a chain; a key or two that move, and back; a manager that may
+crash once, in the middle of what it sends; or abort. Messages of and to the manager stay where they
+are once sent: each may be delivered never, once, or again at any time. Channels between tasks keep
+their order; with `doubles` their messages may come again too, any time after they came. Every step
+of a task begins with a restored snapshot, so a crash of a task between any two steps is in it.
 
 A state is what all machines, stores and channels are. Machines are memoised: what a machine in one
 condition does with one message is computed once.
@@ -31,7 +31,6 @@ from pyroute.protocol import (
     MemoryStorage,
     MemoryStore,
     Message,
-    Task,
     Topology,
 )
 from pyroute.protocol.manager import Phase
@@ -39,7 +38,7 @@ from pyroute.protocol.manager import Phase
 KEYS = (1 << 60, 2 << 60)
 
 
-class Broken(AssertionError):
+class BrokenError(AssertionError):
     """A state that must not be."""
 
 
@@ -58,6 +57,8 @@ class Small:
     redo: bool = True
     back: bool = False
     """Whether a second epoch moves the keys back."""
+    doubles: bool = False
+    """Whether messages between tasks may come again, any time after they came."""
 
 
 class Model:
@@ -227,15 +228,15 @@ class Model:
         sent: list[tuple[int, int]] = []
         what = self._items[item]
         tally = dict(counts)
-        if isinstance(what, Message):
-            outputs = machine.receive(what)
-        else:
-            outputs = [machine.record(*what)]
+        told = isinstance(what, Message)
+        outputs = machine.receive(what) if told else [machine.record(*what)]
         for output in outputs:
             if isinstance(output, Apply):
                 self._apply(machine, store, tally, output, sent)
             elif isinstance(output, Forward):
-                raise Broken(f"{machine.task} forwards {output}: nobody here sends by old routers")
+                raise BrokenError(
+                    f"{machine.task} forwards {output}: nobody here sends by old routers"
+                )
             elif isinstance(output, Message):
                 target = -1 if output.target == MANAGER else self.index[output.target]
                 sent.append((target, self._item(output)))
@@ -262,7 +263,7 @@ class Model:
             # A producer's records of a key have numbers without a gap.
             number = sum(1 for line in here if line.startswith(producer.split(b"#")[0] + b"#"))
             if int(producer.split(b"#")[1]) != number:
-                raise Broken(f"{machine.task} applied {output} after {here}")
+                raise BrokenError(f"{machine.task} applied {output} after {here}")
             store.states[output.key] = b",".join([*here, output.payload])
         for name in self.topology.successors(operator):
             number = tally.get((name, output.key), 0)
@@ -328,9 +329,11 @@ class Model:
             machines = (*machines[:at], then, *machines[at + 1 :])
         if taken >= 0 or outputs:
             lines = list(channels)
-            if taken >= 0:
-                lines[taken] = lines[taken][1:]
             told = []
+            if taken >= 0:
+                if self.small.doubles and self._targets[lines[taken][0]] >= 0:
+                    told.append(lines[taken][0])
+                lines[taken] = lines[taken][1:]
             for target, item in outputs:
                 if target < 0:
                     told.append(item)
@@ -346,13 +349,13 @@ class Model:
 
     def check(self, state: tuple[Any, ...]) -> None:
         """In every state: the state of a key is at one task, or on its way, never twice."""
-        _, _, _, machines, channels = state
+        machines = state[3]
         for name in self.keyed:
             there: dict[int, str] = {}
             for task in self.topology.tasks(name):
                 for key, _ in self._machines[machines[self.index[task]]][1]:
                     if key in there:
-                        raise Broken(f"state of {key} at {task} and {there[key]}")
+                        raise BrokenError(f"state of {key} at {task} and {there[key]}")
                     there[key] = str(task)
 
     def good(self, state: tuple[Any, ...]) -> bool:
@@ -394,7 +397,7 @@ class Searched:
 
 
 def search(small: Small, most: int = 3_000_000, **classes: Any) -> Searched:
-    """Every state that can be reached; `Broken` where one is wrong or leads to no good end."""
+    """Every state that can be reached; `BrokenError` where one is wrong or leads to no good end."""
     model = Model(small, **classes)
     first = model.first()
     numbers = {first: 0}
@@ -415,7 +418,7 @@ def search(small: Small, most: int = 3_000_000, **classes: Any) -> Searched:
                 known = numbers[after] = len(numbers)
                 todo.append(after)
                 if known > most:
-                    raise Broken(f"more than {most} states")
+                    raise BrokenError(f"more than {most} states")
             if known != number:
                 sources.append(number)
                 targets.append(known)
@@ -439,4 +442,4 @@ def _check_ends(n: int, sources: Any, targets: Any, good: list[int]) -> None:
                 seen[source] = True
                 todo.append(source)
     if not seen.all():
-        raise Broken(f"{int((~seen).sum())} of {n} states lead to no good end")
+        raise BrokenError(f"{int((~seen).sum())} of {n} states lead to no good end")

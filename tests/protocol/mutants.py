@@ -30,7 +30,7 @@ from pyroute.protocol import (
 )
 from pyroute.protocol import manager as manager_module
 from pyroute.protocol.instance import Phase
-from pyroute.protocol.move import Lookup, Move
+from pyroute.protocol.move import Lookup
 
 
 class NoEpochCheck(Instance):
@@ -466,7 +466,7 @@ class Mutant:
                 yield classes
 
 
-def _of(kind: type[Instance] | type[Manager]) -> Mutant:
+def _of(kind: type[Instance | Manager]) -> Mutant:
     says = (kind.__doc__ or "").splitlines()[0]
     if issubclass(kind, Instance):
         return Mutant(kind.__name__, says, instance=kind)

@@ -16,17 +16,11 @@ What is checked, at every record and at the end:
 
 from __future__ import annotations
 
-import random
-import struct
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 from unittest import mock
 
-import numpy as np
-
-import pyroute as pr
 from pyroute.protocol import (
     MANAGER,
     Apply,
@@ -35,332 +29,23 @@ from pyroute.protocol import (
     Full,
     Hold,
     Inbox,
-    Instance,
     Manager,
-    MemoryStorage,
     Message,
-    Outbox,
     Send,
-    Task,
 )
 from pyroute.protocol import instance as instance_module
 from pyroute.protocol.manager import Phase
-from pyroute.protocol.routes import Routes
 
-from .settings import Settings
+from .beginning import RESEND, Setup
+from .nodes import RECORD, CachedRoutes, Channel, Node, ViolationError, Window
 
-RECORD = struct.Struct("<HIQQ")
-"""Producer, its count of records for this operator and key, record, key of the operator before."""
-STATE = struct.Struct("<IQ")
-SEEN = struct.Struct("<HI")
-WHEN = ("any", "busy", "busy", "holding", "holding")
-RESEND = 30.0
 STEPS = 20_000
 
 
-class CachedRoutes(Routes):
-    """Made once per router, for all machines: they do not change it."""
-
-    made: dict[bytes, Routes] = {}
-
-    def __new__(cls, router: pr.Router) -> Any:
-        return cls.from_bytes(router.to_bytes(values=False))
-
-    def __init__(self, router: pr.Router) -> None:
-        pass
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Any:
-        found = cls.made.get(data)
-        if found is None:
-            if len(cls.made) > 1000:
-                cls.made.clear()
-            found = cls.made[data] = Routes(pr.Router.from_bytes(data))
-        return found
-
-
-class Violation(AssertionError):
-    """A guarantee does not hold."""
-
-
-class States:
-    """The store of a task: for each key how many records, their sum, and the next per producer."""
-
-    __slots__ = ("of",)
-
-    def __init__(self, of: dict[int, tuple[int, int, dict[int, int]]] | None = None) -> None:
-        self.of = {} if of is None else of
-
-    def copy(self) -> States:
-        return States({key: (n, total, dict(seen)) for key, (n, total, seen) in self.of.items()})
-
-    def keys(self, first: int, last: int) -> Iterable[int]:
-        return [key for key in self.of if first <= key <= last]
-
-    def take(self, key: int) -> bytes | None:
-        state = self.of.pop(key, None)
-        if state is None:
-            return None
-        n, total, seen = state
-        return STATE.pack(n, total) + b"".join(SEEN.pack(*pair) for pair in seen.items())
-
-    def put(self, key: int, state: bytes) -> None:
-        seen = dict(SEEN.iter_unpack(state[STATE.size :]))
-        self.of[key] = (*STATE.unpack_from(state), seen)
-
-
-class Channel:
-    """What one task sent to another and that one has not taken, in order."""
-
-    __slots__ = ("inbox", "items", "node", "outbox", "outside", "slot", "slow", "source")
-
-    def __init__(self, source: int, node: Node, slow: bool, outside: bool) -> None:
-        self.source = source
-        self.outside = outside
-        self.node = node
-        self.items: deque[Any] = deque()
-        self.slot = -1  # where in the list of those that have something, -1: not there
-        self.slow = slow
-        self.outbox = Outbox()
-        self.inbox = Inbox()
-
-
-class Window:
-    """What a task was when it committed last, while it is about to crash."""
-
-    __slots__ = ("boxes", "counts", "late", "machine", "sent", "states", "stuck", "taken")
-
-    def __init__(self, node: Node) -> None:
-        self.machine = node.machine.snapshot()
-        self.states = node.states.copy()
-        self.counts = dict(node.counts)
-        self.stuck = list(node.stuck)
-        self.taken: list[tuple[Channel, Any]] = []
-        self.sent: list[Any] = []
-        self.boxes: list[tuple[Channel, int]] = []
-
-
-class Node:
-    """A task: its machine, its state, and what an engine would do around them."""
-
-    __slots__ = (
-        "blocked",
-        "counts",
-        "crashes",
-        "index",
-        "machine",
-        "next",
-        "out",
-        "peers",
-        "states",
-        "steps",
-        "stuck",
-        "task",
-        "window",
-    )
-
-    def __init__(self, index: int, task: Task, machine: Instance, states: States) -> None:
-        self.index = index
-        self.task = task
-        self.machine = machine
-        self.states = states
-        self.counts: dict[tuple[str, int], int] = {}
-        """Records that it sent, by operator and key."""
-        self.stuck: list[tuple[str, int, bytes]] = []
-        """What it has to send before it takes another record."""
-        self.blocked: list[Channel] = []
-        self.steps = 0
-        self.crashes: list[tuple[int, str, int]] = []
-        """After so many steps, as soon as it is so, and so many steps after the last commit."""
-        self.window: Window | None = None
-        self.out: list[Channel] = []
-        self.peers: list[Node] = []
-        self.next: list[tuple[str, int, bool, tuple[Task, ...]]] = []
-
-
-class World:
-    """One schedule, from a seed and its settings."""
-
-    def __init__(
-        self,
-        seed: int,
-        settings: Settings,
-        *,
-        instance: type[Instance] = Instance,
-        manager: type[Manager] = Manager,
-        trace: bool = False,
-    ) -> None:
-        self.seed = seed
-        self.settings = settings
-        self.rng = random.Random(seed)
-        self.random = self.rng.random
-        self.instance_class, self.manager_class = instance, manager
-        self.trace: list[str] | None = [] if trace else None
-        self.topology = settings.topology
-        self.now = 0.0
-        self.ready: list[Channel] = []
-        self.bag: list[Message] = []
-        """Of and to the manager."""
-        self.attic: list[Message] = []
-        """Second copies, which come much later."""
-        self.net: list[tuple[Channel, int, Any]] = []
-        """Raw frames; of position -1 acknowledgements."""
-        self.epochs_left = settings.epochs
-        self.rings = 0
-        self._make_keys()
-
-    # making it -------------------------------------------------------------------------------
-
-    def _make_keys(self) -> None:
-        rng, settings = self.rng, self.settings
-        self.keys: dict[str, list[int]] = {}
-        self.routers: dict[str, pr.Router] = {}
-        for name in sorted(self.topology.keyed):
-            keys = [rng.getrandbits(64) for _ in range(settings.keys)]
-            numbers = [task.number for task in self.topology.tasks(name)]
-            ring = pr.Ring(numbers, bits=6, replicas=4, salt=rng.getrandbits(16))
-            self.keys[name] = keys
-            self.routers[name] = pr.Router(ring, self._table(keys, numbers))
-        self.steps_of = {name: rng.randrange(1, 99) for name in self.topology.operators}
-
-    def _table(self, keys: list[int], numbers: list[int]) -> tuple[pr.Keys, list[int]]:
-        rng = self.rng
-        tabled = sorted(key for key in keys if rng.random() < 0.7)
-        ids = pr.Keys.from_ids(np.array(tabled, np.uint64))
-        return ids, [numbers[int(rng.random() * len(numbers))] for _ in tabled]
-
-    def _plan(self) -> dict[str, pr.Router]:
-        """Other tables, and now and then another ring, for some of the operators."""
-        rng, plan = self.rng, {}
-        for name, router in self.manager.routers.items():
-            if rng.random() < 0.2:
-                continue
-            numbers = [task.number for task in self.topology.tasks(name)]
-            home = router.home
-            if self.settings.ring and rng.random() < 0.5:
-                home = home.with_tasks({number: rng.choice((0.5, 1, 2)) for number in numbers})
-            table = self._table(self.keys[name], numbers)
-            plan[name] = pr.Router(home, table, version=router.version + 1)
-        return plan
-
-    def _make_nodes(self) -> None:
-        rng, settings, topology = self.rng, self.settings, self.topology
-        self.nodes: list[Node] = []
-        self.by_task: dict[Task, Node] = {}
-        self.channels: dict[tuple[int, int], Channel] = {}
-        for index, task in enumerate(topology.all_tasks):
-            states = States()
-            machine = self.instance_class(
-                task,
-                topology=topology,
-                routers=self.routers,
-                store=states,
-                capacity=settings.capacity,
-                chunk=20,
-            )
-            node = Node(index, task, machine, states)
-            self.nodes.append(node)
-            self.by_task[task] = node
-        for node in self.nodes:
-            node.peers = [self.by_task[t] for t in topology.tasks(node.task.operator)]
-            node.peers.remove(node)
-            node.next = [
-                (name, i + 1, name in topology.keyed, topology.tasks(name))
-                for i, name in enumerate(topology.successors(node.task.operator))
-            ]
-            for task in topology.successor_tasks(node.task.operator):
-                channel = self._channel(node.index, self.by_task[task])
-                node.out.append(channel)
-            for peer in node.peers:
-                self._channel(node.index, peer).slow |= rng.random() < 0.3
-        for _ in range(settings.crashes):
-            crash = (rng.randrange(1, 30), rng.choice(WHEN), rng.randrange(4))
-            rng.choice(self.nodes).crashes.append(crash)
-
-    def _channel(self, source: int, node: Node) -> Channel:
-        channel = Channel(
-            source, node, self.random() < self.settings.slow, source >= len(self.nodes)
-        )
-        self.channels[source, node.index] = channel
-        return channel
-
-    def _make_manager(self) -> None:
-        self.storage = MemoryStorage()
-        self.zombies: list[Manager] = []
-        self.manager_steps = 0
-        self.manager_crashes = sorted(
-            (self.rng.randrange(1, 60) for _ in range(self.settings.manager_crashes)), reverse=True
-        )
-        self.manager = self._new_manager()
-
-    def _new_manager(self) -> Manager:
-        rng = self.rng
-        return self.manager_class(
-            None,
-            self.topology,
-            routers=self.routers,
-            storage=self.storage,
-            pause=self.settings.pause and rng.random() < 0.7,
-            redo=rng.random() < 0.7,
-            resend_after=RESEND,
-            abort_after=400.0 if rng.random() < 0.3 else None,
-        )
-
-    def _make_records(self) -> None:
-        """Sources read a channel of their own; so do the tasks that a stale producer sends to."""
-        self.expected: dict[int, tuple[str, int, int]] = {}
-        """Operator, key and key of the operator before, of every record at keyed operators."""
-        n = len(self.nodes)
-        self.first_outside = n + len(self.topology.sources)
-        record = 0
-        for task in self.topology.sources:
-            node = self.by_task[task]
-            channel = self._channel(n, node)
-            for _ in range(self.settings.records):
-                record += 1 << 12  # room for the records that come of it
-                self._expect(node.next, record, 0)
-                channel.items.append((0, RECORD.pack(n, 0, record, 0)))
-            self._wake(channel)
-            n += 1
-        for _ in range(self.settings.outside):
-            name = self.rng.choice(sorted(self.topology.keyed))
-            counts: dict[int, int] = {}
-            for _ in range(self.settings.records):
-                record += 1 << 12  # room for the records that come of it
-                key = self._key(name, record)
-                owner = self.by_task[Task(name, int(self._owner(name, key)))]
-                number = n + owner.index
-                channel = self.channels.get((number, owner.index)) or self._channel(number, owner)
-                self.expected[record] = (name, key, 0)
-                self._expect(owner.next, record, key)
-                payload = RECORD.pack(n, counts.get(key, 0), record, 0)
-                counts[key] = counts.get(key, 0) + 1
-                channel.items.append((key, payload))
-                self._wake(channel)
-            n += len(self.nodes)
-
-    def _owner(self, name: str, key: int) -> int:
-        return self.routers[name].route(pr.Keys.from_ids(np.array([key], np.uint64)))[0]
-
-    def _key(self, name: str, record: int) -> int:
-        keys = self.keys[name]
-        return keys[record * self.steps_of[name] % 1009 % len(keys)]
-
-    def _expect(self, following: Any, record: int, in_key: int) -> None:
-        for name, edge, keyed, tasks in following:
-            child = record * 4 + edge
-            key = in_key
-            if keyed:
-                key = self._key(name, child)
-                self.expected[child] = (name, key, in_key)
-            self._expect(self.by_task[tasks[0]].next, child, key)
+class World(Setup):
+    """One schedule: `run` it."""
 
     # sending ---------------------------------------------------------------------------------
-
-    def _wake(self, channel: Channel) -> None:
-        if channel.slot < 0 and channel.items:
-            channel.slot = len(self.ready)
-            self.ready.append(channel)
 
     def _rest(self, channel: Channel) -> None:
         if channel.slot >= 0:
@@ -422,9 +107,7 @@ class World:
             kind = type(output)
             if kind is Apply:
                 self._apply(node, output.key, output.payload)
-            elif kind is Forward:
-                self._post(node, self.by_task[output.target], (output.key, output.payload))
-            elif kind is Send:
+            elif kind is Forward or kind is Send:
                 self._post(node, self.by_task[output.target], (output.key, output.payload))
             elif output.target == MANAGER:
                 if node.window is not None:
@@ -472,17 +155,17 @@ class World:
         name = node.task.operator
         expected = self.expected.get(record)
         if expected != (name, key, in_key):
-            raise Violation(f"{node.task} applied {record} of {key:016x}, expected {expected}")
+            raise ViolationError(f"{node.task} applied {record} of {key:016x}, expected {expected}")
         for peer in node.peers:
             if key in peer.states.of:
-                raise Violation(f"{node.task} and {peer.task} both have state of {key:016x}")
+                raise ViolationError(f"{node.task} and {peer.task} both have state of {key:016x}")
         state = node.states.of.get(key)
         n, total, seen = (0, 0, {}) if state is None else state
         due = seen.get(producer, 0)
         # Producers outside keep no order across two reconfigurations: docs/protocol.md.
         if due != count and (producer < self.first_outside or self.settings.epochs == 1):
             what = "lost or late" if count > due else "twice"
-            raise Violation(
+            raise ViolationError(
                 f"{node.task} applied {record} of {key:016x}: {count} of producer {producer}"
                 f" where {due} is due: {what}"
             )
@@ -634,9 +317,11 @@ class World:
                 self._manage(manager.abort)
             else:
                 self._propose()
-        elif manager.phase in (Phase.COLLECTING, Phase.PREPARING):
-            if self.settings.aborts and chance < self.settings.aborts * 8:
-                self._manage(manager.abort)
+        elif (
+            manager.phase in (Phase.COLLECTING, Phase.PREPARING)
+            and chance < self.settings.aborts * 8
+        ):
+            self._manage(manager.abort)
         if chance > 0.6:
             self._tick()
 
@@ -680,7 +365,7 @@ class World:
     # running ---------------------------------------------------------------------------------
 
     def run(self) -> World:
-        """All of it; `Violation` where a guarantee does not hold."""
+        """All of it; `ViolationError` where a guarantee does not hold."""
         with mock.patch.object(instance_module, "Routes", CachedRoutes):
             self._make_nodes()
             self._make_manager()
@@ -702,7 +387,7 @@ class World:
             if idle > 8 and self._still():
                 break
         else:
-            raise Violation(f"no end after {STEPS} steps: {self._left()}")
+            raise ViolationError(f"no end after {STEPS} steps: {self._left()}")
 
     def _one(self) -> bool:
         """One delivery, if there is one to make."""
@@ -823,26 +508,28 @@ class World:
         for node in self.nodes:
             machine = node.machine
             if machine.busy or machine.buffered or node.stuck:
-                raise Violation(f"{node.task} is left with something: {self._left()}")
+                raise ViolationError(f"{node.task} is left with something: {self._left()}")
             if machine.epoch != self.manager.epoch and self.manager.epoch:
-                raise Violation(
+                raise ViolationError(
                     f"{node.task} is in epoch {machine.epoch}, not {self.manager.epoch}"
                 )
             for name, (version, fingerprint) in machine.versions().items():
                 router = self.manager.routers[name]
                 if (version, fingerprint) != (router.version, router.fingerprint):
-                    raise Violation(f"{node.task} has another router of {name}: version {version}")
+                    raise ViolationError(
+                        f"{node.task} has another router of {name}: version {version}"
+                    )
             for key, (n, total, _) in node.states.of.items():
                 name = node.task.operator
                 owner = machine.owner(name, key)
                 if owner != node.task.number:
-                    raise Violation(f"{node.task} has state of {key:016x}, which is {owner}'s")
+                    raise ViolationError(f"{node.task} has state of {key:016x}, which is {owner}'s")
                 states[name, key] = (n, total)
         if any(c.items for c in self.channels.values()):
-            raise Violation(f"records are left: {self._left()}")
+            raise ViolationError(f"records are left: {self._left()}")
         alone: dict[tuple[str, int], tuple[int, int]] = {}
         for record, (name, key, _) in self.expected.items():
             n, total = alone.get((name, key), (0, 0))
             alone[name, key] = (n + 1, total + record)
         if states != alone:
-            raise Violation(f"state differs from that of one task: {states} and {alone}")
+            raise ViolationError(f"state differs from that of one task: {states} and {alone}")

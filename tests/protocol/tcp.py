@@ -22,10 +22,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from pyroute.protocol import Instance, Task, _wire
 
-from .simulator import STATE
+from .nodes import STATE
 from .tcp_node import NAMES, OWN, TOPOLOGY, key_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -33,7 +34,7 @@ PATIENCE = 60.0
 """Seconds after which something that should have happened is given up."""
 
 
-class Stuck(AssertionError):
+class StuckError(AssertionError):
     """Something did not happen in time."""
 
 
@@ -66,7 +67,7 @@ class Cluster:
             (folder / name).mkdir()
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         for name in NAMES:
             self.start(name)
         return self
@@ -108,7 +109,9 @@ class Cluster:
         while not happened():
             self.check()
             if time.monotonic() > end:
-                raise Stuck(f"{what}: expected within {PATIENCE:.0f} s, got\n{self.situation()}")
+                raise StuckError(
+                    f"{what}: expected within {PATIENCE:.0f} s, got\n{self.situation()}"
+                )
             time.sleep(0.005)
 
     def situation(self) -> str:
@@ -183,7 +186,7 @@ def run(kills: int, seed: int, folder: Path) -> Result:
             epoch += 1
             result.tries += 1
             if result.tries > 20 * kills:
-                raise Stuck(f"kills: expected {kills}, got {result.kills} of {result.tries}")
+                raise StuckError(f"kills: expected {kills}, got {result.kills} of {result.tries}")
             asked = time.monotonic()
             cluster.ask(epoch)
             time.sleep(rng.random() * usual)

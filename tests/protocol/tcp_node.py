@@ -41,7 +41,7 @@ from pyroute.protocol import (
 )
 from pyroute.protocol.manager import Phase
 
-from .simulator import RECORD, States
+from .nodes import RECORD, States
 
 TOPOLOGY = Topology.of({"s": 2, "a": 2, "b": 2})
 NAMES = [*(str(task) for task in TOPOLOGY.all_tasks), "manager"]
