@@ -285,7 +285,7 @@ class Instance:
             raise ProtocolError(f"target: expected {self.task}, got {message.target}")
         if message.epoch < self.epoch:
             self.late += 1
-            return []
+            return self._stale(message)
         events = _EVENTS.get(type(message))
         if events is None or message.epoch < 1:
             raise ProtocolError(f"message: expected one for a task, got {message}")
@@ -298,6 +298,15 @@ class Instance:
         if self.phase is not phase:
             self.since = now
         return out
+
+    def _stale(self, message: Message) -> list[Output]:
+        """Changes nothing; a manager that lost its storage is told so."""
+        if isinstance(message, Reconfigure):
+            reason = f"epoch: expected at least {self.epoch}, got {message.epoch}"
+            return [Refuse(message.epoch, self.task, MANAGER, reason)]
+        if isinstance(message, Abort):
+            return [Aborted(message.epoch, self.task, MANAGER)]
+        return []
 
     def _ignore(self, message: Message) -> list[Output]:  # noqa: ARG002 - one of the actions
         self.late += 1

@@ -112,8 +112,8 @@ TABLE = Table(
                 _IDLE: "Metrics Ack Refuse Done Resumed Aborted",
                 _PLANNING: "Metrics",
                 _PREPARING: "Metrics",
-                _MOVING: "Metrics Ack Resumed",
-                _RESUMING: "Metrics Ack Done",
+                _MOVING: "Metrics Ack Refuse Resumed",
+                _RESUMING: "Metrics Ack Refuse Done",
                 _ABORTING: "Metrics Ack Refuse",
             }.items()
             for event in events.split()

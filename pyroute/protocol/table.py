@@ -40,28 +40,29 @@ class Table:
         return row
 
     def markdown(self) -> str:
-        """The rows as a table; events of one phase that do the same share a row."""
+        """The rows as a table; events of a phase that do the same share a row."""
+        shared: dict[tuple[Enum, str, tuple[Enum, ...]], list[str]] = {}
+        for row in self.rows:
+            says = row.says or "nothing: late or doubled"
+            shared.setdefault((row.phase, says, row.to), []).append(row.event)
         lines = ["| phase | event | what happens | then |", "| --- | --- | --- | --- |"]
         for phase in dict.fromkeys(row.phase for row in self.rows):
-            rows = [row for row in self.rows if row.phase is phase]
-            for row in rows:
-                if row.action != "ignore":
-                    then = " or ".join(to.value for to in row.to)
-                    lines.append(f"| {phase.value} | {row.event} | {row.says} | {then} |")
-            late = ", ".join(row.event for row in rows if row.action == "ignore")
-            if late:
-                lines.append(
-                    f"| {phase.value} | {late} | nothing: late or doubled | {phase.value} |"
-                )
+            for (of, says, ends), events in shared.items():
+                if of is phase:
+                    then = " or ".join(to.value for to in ends)
+                    lines.append(f"| {phase.value} | {', '.join(events)} | {says} | {then} |")
         return "\n".join(lines)
 
     def mermaid(self) -> str:
         """The transitions that change the phase, as a diagram."""
-        lines = ["stateDiagram-v2", f"    [*] --> {self.rows[0].phase.value}"]
+        shared: dict[tuple[Enum, Enum], list[str]] = {}
         for row in self.rows:
-            lines += [
-                f"    {row.phase.value} --> {to.value}: {row.event}"
-                for to in row.to
-                if to is not row.phase
-            ]
+            for to in row.to:
+                if to is not row.phase:
+                    shared.setdefault((row.phase, to), []).append(row.event)
+        lines = ["stateDiagram-v2", f"    [*] --> {self.rows[0].phase.value}"]
+        lines += [
+            f"    {phase.value} --> {to.value}: {', '.join(events)}"
+            for (phase, to), events in shared.items()
+        ]
         return "\n".join(lines)

@@ -353,7 +353,8 @@ def test_stale_refused():
         if message.target == MANAGER:
             assert net.manager.receive(message, 0.0) == []
         else:
-            assert net.tasks[message.target].receive(message) == []
+            answers = net.tasks[message.target].receive(message)
+            assert [type(a) for a in answers] == [Refuse] * isinstance(message, Reconfigure)
     assert {task: machine.snapshot() for task, machine in net.tasks.items()} == before
     assert {task: machine.store.states for task, machine in net.tasks.items()} == states
     assert sum(m.late for m in net.tasks.values()) + net.manager.late == len(stale)
@@ -677,6 +678,31 @@ def test_overtaken_manager():
     assert net.settled(2)
     with pytest.raises(FencedError, match=SHAPE):
         old.tick(10.0)
+
+
+def test_lost_storage():
+    """A manager whose storage is gone is told so by every task, and nothing is changed."""
+    net, _ = everything()
+    net.storage = MemoryStorage()
+    net.manager = net.new_manager(routers=BACK)
+    net.propose({"a": router(2, {KEY: 1, OTHER: 0}, version=3)})
+    net.run()
+    assert net.manager.phase is ManagerPhase.IDLE
+    assert all("epoch: expected at least 2" in why for why in net.manager.refusals.values())
+    assert net.tasks[A0].store.states == {KEY: b"state"}
+    assert net.settled(2)
+
+
+def test_zombie_collects():
+    """A manager thought dead that only collects is stopped by answers to another one's plan."""
+    for message in (Ack, Done, Resumed, Aborted):
+        net = pair()
+        net.manager.collect(0.0)
+        with pytest.raises(FencedError, match=SHAPE):
+            net.manager.receive(message(1, A0, MANAGER), 0.0)
+    net.manager.receive(Metrics(1, A0, MANAGER, b""), 0.0)
+    with pytest.raises(FencedError, match=SHAPE):
+        net.manager.receive(Refuse(1, A1, MANAGER, "x"), 0.0)
 
 
 def test_storage_stays_small():

@@ -19,7 +19,6 @@ SEARCHED = {
     "FlushedEarly": Small(crashes=0),
     "FlushedBackwards": Small(crashes=0, records=((0, 0), (0,))),
     "ActsOnFirstPropagate": Small(crashes=0),
-    "MigratesBeforeRouting": Small(tasks=(1, 2, 2), keys=2, records=((0, 1),), crashes=0),
     "StateTwice": Small(tasks=(1, 2), doubles=True, records=((0, 0),)),
     "NothingToMigrate": Small(tasks=(1, 2), records=((),)),
     "ForgetsHeld": Small(crashes=0),
