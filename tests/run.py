@@ -190,7 +190,8 @@ def sanitize(run: Run) -> None:
     shutil.copytree(ROOT / "tests", lib / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", lib)
     run.pytest(
-        *("-m", "kernel", "-p", "no:cacheprovider", "tests", "--ignore=tests/spark"),
+        *("-m", "kernel", "-p", "no:cacheprovider", "tests"),
+        *("--ignore=tests/spark", "--ignore=tests/protocol"),
         cwd=lib,
         PYTHONPATH=str(lib),
         PYTHONMALLOC="malloc",

@@ -138,16 +138,8 @@ def next_routers(plan: Any, routers: Mapping[str, Router], topology: Topology) -
             )
         else:
             after[name] = change
-        check_tasks(name, after[name], topology)
+        topology.check_tasks(name, after[name].tasks)
     return after
-
-
-def check_tasks(name: str, router: Router, topology: Topology) -> None:
-    """Check that a router sends to tasks that there are."""
-    there = {task.number for task in topology.tasks(name)}
-    for number in router.tasks:
-        if number not in there:
-            raise ValueError(f"routers: expected tasks of {name!r}, got {number}")
 
 
 def _together(parts: Any) -> Moved:

@@ -153,6 +153,7 @@ class Instance:
         for name in self._needed:
             if not isinstance(routers.get(name), Router):
                 raise ValueError(f"routers: expected a Router of {name!r}, got none")
+            topology.check_tasks(name, routers[name].tasks)
             self._routes[name] = Routes(routers[name])
 
     def _set_up(
@@ -338,7 +339,8 @@ class Instance:
                 )
             try:
                 after[change.operator] = Routes.from_bytes(change.router)
-            except FormatError as error:
+                self.topology.check_tasks(change.operator, after[change.operator].tasks)
+            except ValueError as error:  # FormatError too
                 return f"routers: expected a router of {change.operator!r}, got {error}"
         for transfer in (*message.send, *message.receive):
             if transfer.task not in self._peers or transfer.task == self.task.number:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyroute._arrays import real
 from pyroute._core import FormatError
-from pyroute.protocol.configuration import Configuration, check_tasks, next_routers
+from pyroute.protocol.configuration import Configuration, next_routers
 from pyroute.protocol.errors import FencedError, ProtocolError
 from pyroute.protocol.messages import (
     Abort,
@@ -453,7 +453,7 @@ class Manager:
             router = routers.get(name)
             if not isinstance(router, Router):
                 raise ValueError(f"routers: expected a Router of {name!r}, got none")
-            check_tasks(name, router, self.topology)
+            self.topology.check_tasks(name, router.tasks)
             self.routers[name] = router
 
     # what is asked of it ---------------------------------------------------------------------

@@ -19,11 +19,12 @@ UNKNOWN = -1
 class Routes:
     """The owner of one key at a time: a dict over an array, made once per router."""
 
-    __slots__ = ("_owners", "_shift", "data", "fingerprint", "table", "version")
+    __slots__ = ("_owners", "_shift", "data", "fingerprint", "table", "tasks", "version")
 
     def __init__(self, router: Router) -> None:
         self.version = router.version
         self.fingerprint = router.fingerprint
+        self.tasks = router.tasks
         self.data = router.to_bytes(values=False)
         # Split keys too: intervals of the ring do not stand for them.
         self.table: dict[int, int] = dict.fromkeys(router.split_ids.tolist(), UNKNOWN)

@@ -135,6 +135,11 @@ class FileStorage:
                 temporary.unlink()
         _sync_directory(self.path)
 
+    def clean(self) -> None:
+        """Remove what writers that died left; while nobody writes."""
+        for path in self.path.glob(f"{_TEMPORARY}*"):
+            path.unlink(missing_ok=True)
+
     def __repr__(self) -> str:
         return f"FileStorage({str(self.path)!r})"
 

@@ -146,6 +146,13 @@ class Topology:
         """Whether it is one of the tasks."""
         return task in self._numbers.get(task.operator, ())
 
+    def check_tasks(self, operator: str, numbers: Iterable[int]) -> None:
+        """Check that an operator has these tasks: a router must not send to others."""
+        there = {task.number for task in self._numbers[operator]}
+        for number in numbers:
+            if number not in there:
+                raise ValueError(f"routers: expected tasks of {operator!r}, got {number}")
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Topology):
             return NotImplemented

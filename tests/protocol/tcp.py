@@ -191,8 +191,10 @@ def run(kills: int, seed: int, folder: Path) -> Result:
             cluster.ask(epoch)
             time.sleep(rng.random() * usual)
             name = rng.choice(NAMES)
-            cluster.kill(name)
             moment = cluster.moment(epoch)
+            cluster.kill(name)
+            if cluster.moment(epoch) == "after":
+                moment = "after"
             result.moments[moment] += 1
             if moment in ("prepared", "decided"):
                 result.kills += 1

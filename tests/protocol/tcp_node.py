@@ -127,7 +127,7 @@ class Wires:
         except (OSError, ValueError):
             return None
         wire = Wire(made, name)
-        wire.send(HELLO, self.name.encode())
+        wire.send(HELLO, f"{self.name} {name}".encode())
         self.out[name] = wire
         self.selector.register(made, selectors.EVENT_READ, wire)
         return wire
@@ -142,9 +142,10 @@ class Wires:
                 continue
             wire: Wire = key.data
             found += [(wire, *frame) for frame in wire.read()]
-            if wire.closed:
-                self.selector.unregister(wire.socket)
-                wire.socket.close()
+        for key in list(self.selector.get_map().values()):
+            if key.data is not None and key.data.closed:
+                self.selector.unregister(key.fileobj)
+                key.data.socket.close()
         return found
 
 
@@ -276,7 +277,8 @@ class TaskNode:
         while os.getppid() == parent:
             now = time.monotonic()
             for wire, kind, data in self.wires.poll(0.004):
-                self.take_frame(wire, kind, data)
+                if not wire.closed:
+                    self.take_frame(wire, kind, data)
             self.take_queues()
             if self.task in TOPOLOGY.sources:
                 self.emit(now)
@@ -287,10 +289,12 @@ class TaskNode:
 
     def take_frame(self, wire: Wire, kind: int, data: bytes) -> None:
         if kind == HELLO:
-            wire.name = data.decode()
+            wire.name, target = data.decode().split()
+            if target != self.name:  # the port was somebody else's
+                wire.closed = True
+                return
             self.queues[wire.name] = deque()  # a new connection begins with what was not taken
             self.acked.pop(wire.name, None)
-            self.wires.out.setdefault(f"from {wire.name}", wire)
             self.wires.out[f"from {wire.name}"] = wire
         elif kind == ACK:
             outbox = self.outboxes[wire.name]
@@ -299,7 +303,9 @@ class TaskNode:
         elif kind == DATA:
             self.queues[wire.name].append((POSITION.unpack_from(data)[0], data[8:]))
         else:
-            self.take_message(decode(data))
+            message = decode(data)
+            if message.target == self.task:  # else the port was somebody else's
+                self.take_message(message)
 
     def take_queues(self) -> None:
         """A few of each channel; of one that is full none."""
@@ -445,7 +451,7 @@ class ManagerNode:
         self.send(self.manager.start(time.monotonic()))
         while os.getppid() == parent:
             for _, kind, data in self.wires.poll(0.004):
-                if kind == PLAIN:
+                if kind == PLAIN and decode(data).target == MANAGER:
                     self.send(self.manager.receive(decode(data), time.monotonic()))
             now = time.monotonic()
             self.send(self.manager.tick(now))

@@ -557,6 +557,7 @@ def change(**fields):
         Reconfigure(1, MANAGER, A0, (change(fingerprint=3),), (), ()),
         Reconfigure(1, MANAGER, A0, (change(operator="b"),), (), ()),
         Reconfigure(1, MANAGER, A0, (change(router=b"hostile"),), (), ()),
+        Reconfigure(1, MANAGER, A0, (change(router=router(3, version=1).to_bytes()),), (), ()),
         Reconfigure(1, MANAGER, A0, (change(),), (Transfer(7, Moved()),), ()),
         Reconfigure(1, MANAGER, A0, (change(),), (), (Transfer(0, Moved()),)),
         Reconfigure(1, MANAGER, A0, (), (Transfer(1, Moved((KEY,))),), ()),
@@ -705,6 +706,13 @@ def test_zombie_collects():
         net.manager.receive(Refuse(1, A1, MANAGER, "x"), 0.0)
 
 
+def test_zombie_is_refused():
+    """A manager that is overtaken hears that its tasks are further on, and goes on asking."""
+    net = staged()
+    assert net.manager.receive(Refuse(1, A0, MANAGER, "epoch: ..."), 0.0) == []
+    assert net.manager.phase is ManagerPhase.MOVING
+
+
 def test_storage_stays_small():
     net = pair()
     plan, back = PLAN, BACK
@@ -819,6 +827,7 @@ def test_plan_with_routers():
     [
         (lambda: Instance(("x", 0), topology=PAIR, routers={"a": router(2)}), ValueError),
         (lambda: Instance(A0, topology=PAIR, routers={}), ValueError),
+        (lambda: Instance(A0, topology=PAIR, routers={"a": router(3)}), ValueError),
         (lambda: Instance(A0, topology=PAIR, routers={"a": router(2)}, capacity=-1), ValueError),
         (lambda: Instance(A0, topology=PAIR, routers={"a": router(2)}, chunk=1.5), TypeError),
         (lambda: Manager(None, PAIR, routers={}, storage=MemoryStorage()), ValueError),

@@ -86,8 +86,11 @@ def test_nothing_half_written(tmp_path, monkeypatch):
 
 def test_left_over_is_no_document(tmp_path):
     storage = FileStorage(tmp_path)
+    storage.create("1", b"")
     (tmp_path / ".pyroute-tmp-dead").write_bytes(b"half")
-    assert storage.names() == []
+    assert storage.names() == ["1"]
+    storage.clean()
+    assert [path.name for path in tmp_path.iterdir()] == ["1"]
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".x", "A", "x..y"])
