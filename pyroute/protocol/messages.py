@@ -146,7 +146,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """The key belongs to another task now: send the record there, on the channel of `Migrate`."""
+    """The key belongs to another task now: send it there, on a channel that has no `Migrate`."""
 
     target: Task
     key: int

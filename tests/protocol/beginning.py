@@ -110,6 +110,7 @@ class Setup:
                 node.out.append(channel)
             for peer in node.peers:
                 self._channel(node.index, peer).slow |= rng.random() < 0.3
+                self._channel(~node.index, peer)
         for _ in range(settings.crashes):
             crash = (rng.randrange(1, 30), rng.choice(WHEN), rng.randrange(4))
             rng.choice(self.nodes).crashes.append(crash)

@@ -20,6 +20,8 @@ from .settings import Settings, draw, shrunk
 from .simulator import World
 
 CHUNK = 250
+MOST = 160
+"""Lines of a trace that are shown."""
 TRIES = 60
 """Seeds that are tried for each simpler settings, in search of a shorter trace."""
 
@@ -129,13 +131,16 @@ def trace_of(failure: Failure, **classes) -> list[str]:
 def report(failure: Failure, **classes) -> str:
     """What a person needs to look into a failure."""
     simple = shrink(failure, **classes)
+    trace = trace_of(simple, **classes)
+    if len(trace) > MOST:
+        trace = [*trace[: MOST // 2], f"... {len(trace) - MOST} more", *trace[-MOST // 2 :]]
     return "\n".join(
         [
             f"seed {failure.seed}: {failure.error}",
             f"  {failure.settings}",
             f"  again: python -m tests.protocol.schedules --seed {failure.seed} --trace",
             f"simplest: World({simple.seed}, {simple.settings}).run()",
-            *(f"  {line.rstrip()}" for line in trace_of(simple, **classes)),
+            *(f"  {line.rstrip()}" for line in trace),
         ]
     )
 

@@ -57,7 +57,13 @@ class World(Setup):
 
     def _post(self, node: Node, target: Node, item: Any) -> None:
         """Send on the channel between two tasks, after the commit."""
-        channel = self.channels[node.index, target.index]
+        self._post_on(node, self.channels[node.index, target.index], item)
+
+    def _forward(self, node: Node, target: Node, item: Any) -> None:
+        """On a channel of its own, so that a record that waits does not keep state waiting."""
+        self._post_on(node, self.channels[~node.index, target.index], item)
+
+    def _post_on(self, node: Node, channel: Channel, item: Any) -> None:
         if node.window is not None:
             node.window.sent.append((channel, item))
         else:
@@ -107,7 +113,9 @@ class World(Setup):
             kind = type(output)
             if kind is Apply:
                 self._apply(node, output.key, output.payload)
-            elif kind is Forward or kind is Send:
+            elif kind is Forward:
+                self._forward(node, self.by_task[output.target], (output.key, output.payload))
+            elif kind is Send:
                 self._post(node, self.by_task[output.target], (output.key, output.payload))
             elif output.target == MANAGER:
                 if node.window is not None:
@@ -197,7 +205,7 @@ class World(Setup):
             self._apply(node, key, payload)
         elif kind is Forward:
             self._say(f"{node.task} forwards", answer)
-            self._post(node, self.by_task[answer.target], (key, payload))
+            self._forward(node, self.by_task[answer.target], (key, payload))
         else:
             assert kind is Hold
             self._say(f"{node.task} holds", answer)
@@ -267,16 +275,6 @@ class World(Setup):
         for channel in node.blocked:
             self._wake(channel)
         node.blocked.clear()
-
-    def _commit(self, node: Node) -> None:
-        window = node.window
-        assert window is not None
-        node.window = None
-        for channel, item in window.sent:
-            if channel is None:
-                self._to_or_from_manager(item)
-            else:
-                self._transmit(channel, item)
 
     # the manager -----------------------------------------------------------------------------
 
@@ -443,7 +441,7 @@ class World(Setup):
             channel.items.popleft()
             if node.window is not None:
                 node.window.taken.append((channel, item))
-            if self.settings.doubles and self.random() < self.settings.doubles:
+            elif self.settings.doubles and self.random() < self.settings.doubles:
                 self._double(item)
             self._take_message(node, item)
         if not channel.items:

@@ -346,8 +346,10 @@ class TaskNode:
         for output in outputs:
             if isinstance(output, Apply):
                 self.apply(output.key, output.payload)
-            elif isinstance(output, Forward | Send):
+            elif isinstance(output, Send):
                 self.post(output.target, b"R" + POSITION.pack(output.key) + output.payload)
+            elif isinstance(output, Forward):
+                self.violate(f"{self.name} forwards {output}: nobody here sends by old routers")
             elif output.target == MANAGER:
                 self.plain.append(output)
             else:
@@ -359,9 +361,7 @@ class TaskNode:
             n, total, seen = self.states.of.get(key, (0, 0, {}))
             due = seen.get(producer, 0)
             if due != count or key_of(self.task.operator, record) != key:
-                text = f"{self.name} applied {record} of {key}: {count} where {due} is due"
-                (self.folder / "violations" / f"{os.getpid()}").write_text(text)
-                sys.exit(text)
+                self.violate(f"{self.name} applied {record} of {key}: {count} where {due} is due")
             seen[producer] = due + 1
             self.states.of[key] = (n + 1, total + record, seen)
             self.applied += 1
@@ -374,6 +374,10 @@ class TaskNode:
                 self.stuck.append((name, out, line))
             else:
                 self.route(name, out, line)
+
+    def violate(self, text: str) -> None:
+        (self.folder / "violations" / f"{os.getpid()}").write_text(text)
+        sys.exit(text)
 
     def route(self, name: str, key: int, payload: bytes) -> bool:
         answer = self.machine.route(name, key, payload)
