@@ -15,7 +15,7 @@ from .settings import Settings
 
 WHEN = ("any", "busy", "busy", "holding", "holding")
 """When a task may crash: at any time, in a reconfiguration, or while records wait."""
-RESEND = 30.0
+RESEND = 80.0
 
 
 class Setup:
@@ -60,23 +60,35 @@ class Setup:
             self.routers[name] = pr.Router(ring, self._table(keys, numbers))
         self.steps_of = {name: rng.randrange(1, 99) for name in self.topology.operators}
 
-    def _table(self, keys: list[int], numbers: list[int]) -> tuple[pr.Keys, list[int]]:
-        rng = self.rng
-        tabled = sorted(key for key in keys if rng.random() < 0.7)
-        ids = pr.Keys.from_ids(np.array(tabled, np.uint64))
-        return ids, [numbers[int(rng.random() * len(numbers))] for _ in tabled]
+    def _table(
+        self, keys: list[int], numbers: list[int], before: list[int] | None = None
+    ) -> tuple[pr.Keys, list[int]]:
+        """Tasks for some of the keys, mostly others than before."""
+        rng, table = self.rng, {}
+        for i, key in enumerate(keys):
+            chance = rng.random()
+            if chance < 0.8:
+                at = int(rng.random() * len(numbers))
+                if before is not None and chance < 0.5 and numbers[at] == before[i]:
+                    at = (at + 1) % len(numbers)
+                table[key] = numbers[at]
+        return pr.Keys.from_ids(np.array(sorted(table), np.uint64)), [
+            table[key] for key in sorted(table)
+        ]
 
     def _plan(self) -> dict[str, pr.Router]:
         """Other tables, and now and then another ring, for some of the operators."""
         rng, plan = self.rng, {}
         for name, router in self.manager.routers.items():
-            if rng.random() < 0.2:
+            if rng.random() < 0.1:
                 continue
             numbers = [task.number for task in self.topology.tasks(name)]
             home = router.home
             if self.settings.ring and rng.random() < 0.5:
                 home = home.with_tasks({number: rng.choice((0.5, 1, 2)) for number in numbers})
-            table = self._table(self.keys[name], numbers)
+            keys = self.keys[name]
+            before = router.route(pr.Keys.from_ids(np.array(keys, np.uint64))).tolist()
+            table = self._table(keys, numbers, before)
             plan[name] = pr.Router(home, table, version=router.version + 1)
         return plan
 

@@ -416,7 +416,7 @@ class World(Setup):
     def _deliver(self, channel: Channel) -> bool:
         if channel.slow and self.random() < 0.8:
             return True
-        if channel.outside and self._saves(channel) and self.random() < 0.9:
+        if channel.outside and self._saves(channel):
             return True
         node = channel.node
         item = channel.items[0]
@@ -449,10 +449,12 @@ class World(Setup):
         return True
 
     def _saves(self, channel: Channel) -> bool:
-        """Whether records are kept for the time when keys move, or when they have moved."""
+        """Whether a record is kept for the time when keys move, or when they have moved."""
         if not (self.epochs_left or self.manager.open):
             return False
-        return channel.source >= self.first_outside or self.manager.phase is not Phase.MOVING
+        if channel.source >= self.first_outside or self.manager.phase is not Phase.MOVING:
+            return self.random() < 0.97
+        return self.epochs_left > 0 and self.random() < 0.6
 
     def _deliver_frame(self, channel: Channel, position: int, item: Any) -> None:
         node = channel.node
