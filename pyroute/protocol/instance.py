@@ -350,6 +350,9 @@ class Instance:
         return None
 
     def _acknowledge(self, message: Message) -> list[Output]:
+        assert self._move is not None
+        if isinstance(message, Reconfigure) and message != self._move.message:
+            raise ProtocolError(f"Reconfigure: expected one of epoch {self.epoch}, got another")
         return [Ack(message.epoch, self.task, MANAGER)]
 
     def _propagate(self, message: Propagate) -> list[Output]:

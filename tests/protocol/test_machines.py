@@ -437,6 +437,7 @@ def test_impossible(message):
         Migrate(1, S0, A1, 0, True, ()),
         Migrate(1, A0, A1, 1, True, ()),
         Migrate(1, A0, A1, 0, True, ((OTHER, b"not announced"),)),
+        Reconfigure(1, MANAGER, A1, (), (), ()),
         Reconfigure(2, MANAGER, A1, (), (), ()),
         GetMetrics(2, MANAGER, A1),
     ],
