@@ -112,7 +112,7 @@ class Cluster:
                 raise StuckError(
                     f"{what}: expected within {PATIENCE:.0f} s, got\n{self.situation()}"
                 )
-            time.sleep(0.005)
+            time.sleep(0.001)
 
     def situation(self) -> str:
         lines = [f"storage: {sorted(p.name for p in (self.folder / 'manager').iterdir())}"]
@@ -179,32 +179,28 @@ def run(kills: int, seed: int, folder: Path) -> Result:
     result = Result()
     began = time.monotonic()
     with Cluster(folder) as cluster:
-        cluster.ask(1)
-        cluster.wait("the first reconfiguration", lambda: cluster.ended(1))
-        epoch, usual = 1, 0.2
+        epoch, usual = 0, 0.05
         while result.kills < kills:
             epoch += 1
             result.tries += 1
-            if result.tries > 20 * kills:
+            if result.tries > 20 * kills + 20:
                 raise StuckError(f"kills: expected {kills}, got {result.kills} of {result.tries}")
-            asked = time.monotonic()
             cluster.ask(epoch)
+            cluster.wait(f"epoch {epoch}", lambda e=epoch: cluster.moment(e) != "before")
             time.sleep(rng.random() * usual)
             name = rng.choice(NAMES)
             moment = cluster.moment(epoch)
             cluster.kill(name)
-            if cluster.moment(epoch) == "after":
+            if cluster.ended(epoch):
                 moment = "after"
             result.moments[moment] += 1
-            if moment in ("prepared", "decided"):
+            if moment != "after":
                 result.kills += 1
                 result.killed[name] += 1
+            # About as long as a reconfiguration takes, so that all of it is hit.
+            usual = max(0.005, usual * (0.8 if moment == "after" else 1.1))
             cluster.start(name)
-            cluster.wait(f"the end of epoch {epoch}", lambda epoch=epoch: cluster.ended(epoch))
-            if moment == "after":  # too late: be quicker
-                usual = max(0.01, 0.8 * usual)
-            elif moment == "before":
-                usual = min(1.0, 1.2 * usual, time.monotonic() - asked)
+            cluster.wait(f"the end of epoch {epoch}", lambda e=epoch: cluster.ended(e))
         (folder / "stop").touch()
         saved = _drain(cluster)
         cluster.check()
