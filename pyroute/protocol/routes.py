@@ -27,7 +27,7 @@ class Routes:
         self.tasks = router.tasks
         self.data = router.to_bytes(values=False)
         # Split keys too: intervals of the ring do not stand for them.
-        self.table: dict[int, int] = dict.fromkeys(router.split_ids.tolist(), UNKNOWN)
+        self.table: dict[int, int] = dict.fromkeys(_splits(router), UNKNOWN)
         table = router.table
         self.table.update(zip(table.ids.tolist(), table.targets.tolist(), strict=True))
         home = router.home
@@ -78,7 +78,8 @@ def moves(before: Router, after: Router) -> dict[tuple[int, int], Moved]:
 
 
 def _splits(router: Router) -> dict[int, tuple[int, ...]]:
-    return dict(zip(router.split_ids.tolist(), router.splits.values(), strict=True))
+    splits = router.splits
+    return dict(zip(router.split_ids.tolist(), splits.values(), strict=True)) if splits else {}
 
 
 def _tabled(

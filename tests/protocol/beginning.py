@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import pyroute as pr
-from pyroute.protocol import Instance, Manager, MemoryStorage, Message, Task
+from pyroute.protocol import Inbox, Instance, Manager, MemoryStorage, Message, Outbox, Task
 
 from .nodes import RECORD, Channel, Node, States
 from .settings import Settings
@@ -38,7 +38,10 @@ class Setup:
         self.trace: list[str] | None = [] if trace else None
         self.topology = settings.topology
         self.now = 0.0
-        self.ready: list[Channel] = []
+        self.between: list[Channel] = []
+        self.sources: list[Channel] = []
+        self.outside: list[Channel] = []
+        """Channels that have something: between tasks, of sources, of producers outside."""
         self.bag: list[Message] = []
         """Of and to the manager."""
         self.attic: list[Message] = []
@@ -96,6 +99,7 @@ class Setup:
         rng, settings, topology = self.rng, self.settings, self.topology
         self.nodes: list[Node] = []
         self.by_task: dict[Task, Node] = {}
+        self.first_outside = len(topology.all_tasks) + len(topology.sources)
         self.channels: dict[tuple[int, int], Channel] = {}
         for index, task in enumerate(topology.all_tasks):
             states = States()
@@ -128,9 +132,12 @@ class Setup:
             rng.choice(self.nodes).crashes.append(crash)
 
     def _channel(self, source: int, node: Node) -> Channel:
-        channel = Channel(
-            source, node, self.random() < self.settings.slow, source >= len(self.nodes)
-        )
+        ready = self.between
+        if source >= len(self.nodes):
+            ready = self.sources if source < self.first_outside else self.outside
+        channel = Channel(source, node, self.random() < self.settings.slow, ready)
+        if self.settings.raw:
+            channel.outbox, channel.inbox = Outbox(), Inbox()
         self.channels[source, node.index] = channel
         return channel
 
@@ -161,7 +168,6 @@ class Setup:
         self.expected: dict[int, tuple[str, int, int]] = {}
         """Operator, key and key of the operator before, of every record at keyed operators."""
         n = len(self.nodes)
-        self.first_outside = n + len(self.topology.sources)
         record = 0
         for task in self.topology.sources:
             node = self.by_task[task]
@@ -207,5 +213,5 @@ class Setup:
 
     def _wake(self, channel: Channel) -> None:
         if channel.slot < 0 and channel.items:
-            channel.slot = len(self.ready)
-            self.ready.append(channel)
+            channel.slot = len(channel.ready)
+            channel.ready.append(channel)

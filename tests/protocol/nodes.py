@@ -68,20 +68,25 @@ class States:
         self.of[key] = (*STATE.unpack_from(state), seen)
 
 
+_NO_OUTBOX, _NO_INBOX = Outbox(), Inbox()
+"""Of channels that keep their order by themselves."""
+
+
 class Channel:
     """What one task sent to another and that one has not taken, in order."""
 
-    __slots__ = ("inbox", "items", "node", "outbox", "outside", "slot", "slow", "source")
+    __slots__ = ("inbox", "items", "node", "outbox", "ready", "slot", "slow", "source")
 
-    def __init__(self, source: int, node: Node, slow: bool, outside: bool) -> None:
+    def __init__(self, source: int, node: Node, slow: bool, ready: list[Channel]) -> None:
         self.source = source
-        self.outside = outside
+        self.ready = ready
+        """Those of its kind that have something."""
         self.node = node
         self.items: deque[Any] = deque()
-        self.slot = -1  # where in the list of those that have something, -1: not there
+        self.slot = -1  # where in that list, -1: not there
         self.slow = slow
-        self.outbox = Outbox()
-        self.inbox = Inbox()
+        self.outbox = _NO_OUTBOX
+        self.inbox = _NO_INBOX
 
 
 class Window:

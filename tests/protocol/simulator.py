@@ -49,9 +49,9 @@ class World(Setup):
 
     def _rest(self, channel: Channel) -> None:
         if channel.slot >= 0:
-            last = self.ready.pop()
+            last = channel.ready.pop()
             if last is not channel:
-                self.ready[channel.slot] = last
+                channel.ready[channel.slot] = last
                 last.slot = channel.slot
             channel.slot = -1
 
@@ -389,13 +389,20 @@ class World(Setup):
 
     def _one(self) -> bool:
         """One delivery, if there is one to make."""
-        ready, bag, net = len(self.ready), len(self.bag), len(self.net)
+        ready, bag, net = len(self.between), len(self.bag), len(self.net)
         n = ready + bag + net
-        if not n:
+        some, few = self._rates()
+        sources = n + some * len(self.sources)
+        everything = sources + few * len(self.outside)
+        which = self.random() * max(1.0, everything)
+        if which >= everything:
             return False
-        at = int(self.random() * n)
+        if which >= n:
+            inputs = self.sources if which < sources else self.outside
+            return self._deliver(inputs[int(self.random() * len(inputs))])
+        at = int(which)
         if at < ready:
-            return self._deliver(self.ready[at])
+            return self._deliver(self.between[at])
         at -= ready
         if at < bag:
             message = self.bag[at]
@@ -415,8 +422,6 @@ class World(Setup):
 
     def _deliver(self, channel: Channel) -> bool:
         if channel.slow and self.random() < 0.8:
-            return True
-        if channel.outside and self._saves(channel):
             return True
         node = channel.node
         item = channel.items[0]
@@ -448,13 +453,17 @@ class World(Setup):
             self._rest(channel)
         return True
 
-    def _saves(self, channel: Channel) -> bool:
-        """Whether a record is kept for the time when keys move, or when they have moved."""
-        if not (self.epochs_left or self.manager.open):
-            return False
-        if channel.source >= self.first_outside or self.manager.phase is not Phase.MOVING:
-            return self.random() < 0.97
-        return self.epochs_left > 0 and self.random() < 0.6
+    def _rates(self) -> tuple[float, float]:
+        """How eagerly sources, and producers outside, are read.
+
+        Most records are kept for the time when keys move, or when they have moved.
+        """
+        manager = self.manager
+        if manager.phase is Phase.MOVING:
+            return (0.4 if self.epochs_left else 1.0), 0.05
+        if self.epochs_left or manager.open:
+            return 0.04, 0.04
+        return 1.0, 1.0
 
     def _deliver_frame(self, channel: Channel, position: int, item: Any) -> None:
         node = channel.node
@@ -479,7 +488,6 @@ class World(Setup):
             if node.window is not None:
                 self._crash(node)
                 return False
-            node.crashes.clear()
         if self.epochs_left or self.manager.phase is not Phase.IDLE:
             self.now += RESEND
             self._own()
@@ -491,7 +499,7 @@ class World(Setup):
         if self.attic:
             self.bag += self.attic
             self.attic.clear()
-        return not (self.ready or self.bag or self.net)
+        return not (self.between or self.sources or self.outside or self.bag or self.net)
 
     # checking --------------------------------------------------------------------------------
 
