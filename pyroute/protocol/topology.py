@@ -65,6 +65,8 @@ class Topology:
         self.keyed = frozenset(self.operators) - frozenset(stateless)
         self._before = {name: self._ends(name, 1) for name in self.operators}
         self._after = {name: self._ends(name, 0) for name in self.operators}
+        self._tasks_before = {name: self._all_of(self._before[name]) for name in self.operators}
+        self._tasks_after = {name: self._all_of(self._after[name]) for name in self.operators}
         for name in self.keyed:
             if not self._before[name]:
                 raise ValueError(f"stateless: expected sources among them, got {name!r} outside")
@@ -127,11 +129,11 @@ class Topology:
 
     def predecessor_tasks(self, operator: str) -> tuple[Task, ...]:
         """The tasks that send to each task of an operator."""
-        return tuple(task for name in self._before[operator] for task in self._numbers[name])
+        return self._tasks_before[operator]
 
     def successor_tasks(self, operator: str) -> tuple[Task, ...]:
         """The tasks that each task of an operator sends to."""
-        return tuple(task for name in self._after[operator] for task in self._numbers[name])
+        return self._tasks_after[operator]
 
     def level(self, operator: str) -> int:
         """How many operators are on the longest way to it, with itself."""
@@ -171,6 +173,9 @@ class Topology:
 
     def _ends(self, name: str, end: int) -> tuple[str, ...]:
         return tuple(edge[1 - end] for edge in self.edges if edge[end] == name)
+
+    def _all_of(self, operators: Iterable[str]) -> tuple[Task, ...]:
+        return tuple(task for name in operators for task in self._numbers[name])
 
     def _level(self) -> dict[str, int]:
         levels: dict[str, int] = {}

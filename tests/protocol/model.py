@@ -306,11 +306,12 @@ class Model:
         out = []
         for event in self._manager_events(manager, sent):
             then, messages = self._manager_step(manager, event)
-            out.append((then, crashes, sent.union(messages), machines, channels))
+            held = self._of_now(then, sent) if event == "propose" else sent
+            out.append((then, crashes, held.union(messages), machines, channels))
             if crashes:  # it dies after some of what it was to send
                 again, more = self._restart(then)
                 for n in range(len(messages) + 1):
-                    known = sent.union(messages[:n], more)
+                    known = held.union(messages[:n], more)
                     out.append((again, crashes - 1, known, machines, channels))
         for number in sent:
             at = self._targets[number]
@@ -321,6 +322,12 @@ class Model:
                 at = self.ends[i]
                 out.append(self._after(state, at, self._task_step(machines[at], line[0]), i))
         return out
+
+    def _of_now(self, manager: int, sent: frozenset[int]) -> frozenset[int]:
+        """Without what a manager drops anyway: answers of an older epoch."""
+        epoch = self._managers[manager].epoch
+        late = [i for i in sent if self._targets[i] < 0 and self._items[i].epoch < epoch]
+        return sent.difference(late) if late else sent
 
     def _after(self, state: tuple[Any, ...], at: int, step: Any, taken: int) -> tuple[Any, ...]:
         manager, crashes, sent, machines, channels = state
@@ -334,9 +341,11 @@ class Model:
                 if self.small.doubles and self._targets[lines[taken][0]] >= 0:
                     told.append(lines[taken][0])
                 lines[taken] = lines[taken][1:]
+            epoch = self._managers[manager].epoch
             for target, item in outputs:
                 if target < 0:
-                    told.append(item)
+                    if self._items[item].epoch >= epoch:
+                        told.append(item)
                 else:
                     channel = self.channels[at, target]
                     lines[channel] = (*lines[channel], item)

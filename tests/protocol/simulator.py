@@ -357,8 +357,9 @@ class World(Setup):
 
     def _resend(self) -> None:
         for channel in self.channels.values():
-            for position, item in channel.outbox.frames[:3]:
-                self._frame(channel, position, item)
+            if channel.outbox._frames:
+                for position, item in channel.outbox.frames[:3]:
+                    self._frame(channel, position, item)
 
     # running ---------------------------------------------------------------------------------
 
@@ -493,7 +494,7 @@ class World(Setup):
             self._own()
             self._tick()
             return False
-        if self.settings.raw and any(c.outbox.frames for c in self.channels.values()):
+        if self.settings.raw and any(c.outbox._frames for c in self.channels.values()):
             self._resend()
             return False
         if self.attic:
