@@ -10,7 +10,7 @@
 array([3, 0], dtype=int32)
 """
 
-from pyroute import workloads
+from pyroute import protocol, workloads
 from pyroute._core import FormatError, simd
 from pyroute.cost_sketch import CostSketch
 from pyroute.dynamic_grouping import DynamicGrouping
@@ -57,6 +57,7 @@ __all__ = [
     "elastic",
     "keys",
     "plan_groups",
+    "protocol",
     "rebalance",
     "simd",
     "workloads",
