@@ -33,12 +33,10 @@ SEARCHED = {
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_caught(mutant, record_property):
+def test_caught(mutant):
     with mutant.alive() as classes:
         for seed in range(MOST):
-            failure = schedules.failure_of(seed, **classes)
-            if failure is not None:
-                record_property("schedules", seed + 1)
+            if schedules.failure_of(seed, **classes) is not None:
                 return
     pytest.fail(f"{mutant.name} survived {MOST} schedules: {mutant.says}")
 
