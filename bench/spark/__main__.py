@@ -35,6 +35,7 @@ SECTIONS = {
     "words_stream": "words_stream",
     "stream": "stream",
     "tpch_stream": "tpch_stream",
+    "colocated": "colocated",
 }
 
 

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from stream_job import words_of, write_inputs
 
+import pyroute as pr
 import spark_udf as su
 
 ROOT = Path(__file__).parent.parent.parent
@@ -19,7 +20,7 @@ README = (ROOT / "README.md").read_text()
 @pytest.fixture
 def blocks():
     found = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    assert len(found) == 2
+    assert len(found) == 3
     return found
 
 
@@ -39,6 +40,21 @@ def test_first_block(spark, blocks, capsys, where):
     assert "imbalance" in capsys.readouterr().out
 
 
+def test_colocated_block(spark, blocks, capsys):
+    from pyspark.sql import functions as F
+
+    rows = spark.range(400).select(
+        F.format_string("s%d", F.col("id") % 40).alias("state"),
+        F.format_string("h%d", F.col("id") % 80).alias("hashtag"),
+    )
+    code = blocks[1].replace("schema=...", 'schema="hashtag string"')
+    names = {"su": su, "pr": pr, "history": rows, "df": rows}
+    names |= {"enrich": lambda table: table.select(["hashtag"]), "count": lambda table: table}
+    exec(code, names)
+    assert capsys.readouterr().out.startswith("1.0 ")
+    assert names["result"].count() == 400
+
+
 def test_streaming_block(spark, blocks, tmp_path):
     write_inputs(tmp_path / "in", 3)
     df = (
@@ -46,7 +62,7 @@ def test_streaming_block(spark, blocks, tmp_path):
         .option("maxFilesPerTrigger", 1)
         .parquet(str(tmp_path / "in"))
     )
-    code = blocks[1].replace("/shared", str(tmp_path))
+    code = blocks[2].replace("/shared", str(tmp_path))
     exec(code, {"df": df, "su": su, "pa": pa, "pc": pc})
     state = su.read_state(tmp_path / "wordcount")
     counts = dict(zip(state["word"].to_pylist(), state["n"].to_pylist(), strict=True))
