@@ -1,0 +1,61 @@
+// Refinement of a colocation: moves and exchanges that make the worth of an arrangement greater
+// (locality.hpp) and hold each operator's own limit, which a partitioner with one weight per vertex
+// cannot (C1).
+//
+// gain(v, t) is what moving v to server t adds to the worth. A move is allowed where, after it, t
+// is within its limits for every operator of v, no more vertices of an operator are away from home
+// than max_table, unless the move makes them fewer, and no more state is away from its origin than
+// max_migration, unless the move makes it less. best(v) is the allowed move of the greatest gain;
+// ties: smaller server. Steps, in the order in which refine() takes them:
+//   repair     Vertices with load where an operator is over its limit are queued by the loss per
+//              load of their best move (minus its gain without overload, over what they bring to
+//              the operators that are over), least first. The first is moved, unless its server is
+//              within limits by now. Ends with the queue; a round that moved something is followed
+//              by another, up to 20. Then, for the operator and server of the greatest excess (ties:
+//              smaller operator, smaller server): of the moves of one of its 64 heaviest keys to
+//              any other server, room or not, and the exchanges with one of the 64 heaviest there,
+//              the one that makes the overload least (ties: greater gain, one key instead of two,
+//              smaller keys, smaller server) is made as long as it makes it less, up to 256 times.
+//   trim       Where the table is above its bound, vertices away from home are queued by their loss
+//              when sent there, limits or not; the first goes, until the bound holds. Then, where
+//              more state moves than max_migration, those away from their origin, by loss per byte;
+//              vertices without state are left.
+//   pass       Every vertex is queued by the gain of its best move, greatest first. The first is
+//              moved and done with for this pass, and its neighbours are queued anew. Gains may be
+//              negative; the pass ends with the queue, or after 128 moves in a row that did not
+//              exceed the greatest sum of gains so far. What came after that sum is undone.
+//   exchange   Wishes are keys v with a server t of the greatest gain, limits aside (table and budget
+//              must allow it; ties: smaller t), above 0, where t has no room for v. By descending
+//              gain, each that still gains: v is moved to t, then keys of its operator leave t,
+//              queued by the loss per load of their best move, until t is within its limit. That
+//              stays where it took at most 64 of them and the worth grew, else it is undone. A key
+//              takes part in one such exchange. Vertices of several keys take no part.
+// Of equal ones in a queue the smaller vertex is first. What a vertex is queued by is computed when
+// it is queued; where it has changed by its turn, the vertex is queued again, or dropped where
+// there is no such move any more.
+// Passes and exchanges alternate until neither gains anything, at most 16 times.
+//
+// Guarantees, each a test of that name in tests/test_refine.py:
+//   matches_reference   equal to the plain twin
+//   never_worse         but for repair and trim, the worth never sinks
+//   limits_hold         no move but the last ones of repair, and trim, makes an overload greater
+//   bounds_hold         table and migration are within their bounds, or no greater than they were
+// Cost: about O(edges) per pass and a queue of the vertices; rows of connections are kept for
+// vertices with many neighbours alone. Threads: pure.
+#pragma once
+
+#include "plan/locality.hpp"
+
+namespace pyroute {
+
+struct RefineOptions {
+  bool repair = true, trim = true, exchange = true;
+  int passes = 16;
+};
+
+// Precondition: the problem's lengths agree, near is symmetric with kNear on its diagonal, the
+// arrangement was made by arrange() of it.
+void refine(const LocalityProblem& problem, Arrangement& arrangement,
+            const RefineOptions& options = {});
+
+}  // namespace pyroute
