@@ -11,8 +11,9 @@ namespace {
 
 constexpr Vertex kAlone = static_cast<Vertex>(-1);
 constexpr std::size_t kLevels = 24, kTries = 8, kHalves = 4;
+constexpr std::size_t kWork = std::size_t{1} << 19;  // edges that all tries may have together
 constexpr std::int64_t kGrowth = 4, kShare = 4;
-constexpr double kSlack = 0.1, kHalfSlack = 1.05;
+constexpr double kSlack = 0.03, kHalfSlack = 1.05;
 
 [[nodiscard]] std::size_t few(const LocalityProblem& p) {
   return std::max<std::size_t>(512, 24 * p.servers);
@@ -304,7 +305,7 @@ class Halving {
           hash_int64(static_cast<std::int64_t>(i),
                      hash_int64(static_cast<std::int64_t>(first * p_.servers + last), seed_));
       Arrangement one = arrange(two, grown(two, seed));
-      refine(two, one);
+      refine(two, one, {.exchange = false, .passes = 3});
       if (i == 0 || one.value > best.value) best = std::move(one);
     }
     std::vector<Vertex> left, right;
@@ -414,13 +415,16 @@ std::vector<Position> partition(const LocalityProblem& problem, std::uint64_t se
       limit += static_cast<std::int64_t>(static_cast<double>(limit) * more);
   }
   Arrangement best;
-  for (std::size_t i = 0; i < kTries; ++i) {
+  const std::size_t tries = std::clamp<std::size_t>(
+      kWork / std::max<std::size_t>(1, finest().neighbour.size()), 2, kTries);
+  for (std::size_t i = 0; i < tries; ++i) {
     plain.may_stop();
     const std::uint64_t one_seed = hash_int64(static_cast<std::int64_t>(i), seed);
     Arrangement one = arrange(finest(), Halving(finest(), one_seed).run());
-    improve(finest(), one, one_seed);
+    refine(finest(), one, {.passes = 2});
     if (i == 0 || one.value > best.value) best = std::move(one);
   }
+  improve(finest(), best, seed);
   std::vector<Position> where = std::move(best.where);
   while (!levels.empty()) {
     where = projected(levels.back().cluster, where);

@@ -10,10 +10,11 @@
 //            origin are joined. Loads, sizes, stakes and traffic add up; a coarse vertex has no
 //            home (the bound on the table is for the finest level).
 // partition() Coarsens until at most max(512, 24 * servers) vertices are left, or nothing is gained.
-//            Those are placed 8 times, by halving the servers and what is on them again and again
+//            Those are placed 8 times (less where there are many edges among them, at least twice), by
+//            halving the servers and what is on them again and again
 //            (the best of 4 seeded halves, grown from one vertex by the greatest share of traffic
 //            with the half, then refined), each is improved, the one of the greatest value is kept
-//            and refined on the way back. Limits are 10 % wider on the coarsest level, and less so
+//            and refined on the way back. Limits are 3 % wider on the coarsest level, and less so
 //            on those between. Where a vertex is now, stakes and bounds do not count: it depends on
 //            traffic, loads, limits and seed alone.
 // improve()  The same on the way of an arrangement: coarsens within it, refines from there.

@@ -10,6 +10,8 @@ namespace pyroute {
 namespace {
 
 constexpr std::size_t kSmall = std::size_t{1} << 19;  // edges, both ways
+constexpr std::int64_t kLittle = 1024;
+constexpr int kFew = 4;  // passes where there are many pairs
 
 // How far an arrangement is beyond the bounds on table and migration.
 [[nodiscard]] std::int64_t beyond(const LocalityProblem& p, const Arrangement& a) {
@@ -62,8 +64,10 @@ class Rounds {
     std::fill(plain.origin.begin(), plain.origin.end(), 0);
     plain.max_migration = -1;
     plain.max_table.assign(p_.operators, -1);
-    if (fresh) add(plain, partition(plain, seed));
-    for (const auto& start : starts) add(plain, start);
+    for (const std::int64_t weight : p_.weight) little_ += weight;
+    little_ = little_ / 2 * kNear / kLittle;
+    if (fresh) add(plain, partition(plain, seed), true);
+    for (const auto& start : starts) add(plain, start, false);
   }
 
   [[nodiscard]] Colocated run() {
@@ -92,9 +96,13 @@ class Rounds {
     std::int64_t value;
   };
 
-  void add(const LocalityProblem& plain, std::vector<Position> where) {
+  [[nodiscard]] bool small() const { return p_.neighbour.size() <= kSmall; }
+  void add(const LocalityProblem& plain, std::vector<Position> where, bool refined) {
     Arrangement one = arrange(plain, std::move(where));
-    plain.neighbour.size() <= kSmall ? improve(plain, one, seed_) : refine(plain, one);
+    if (small())
+      improve(plain, one, seed_);
+    else if (!refined)
+      refine(plain, one, {.passes = kFew});
     starts_.push_back({std::move(one.where), one.value});
   }
 
@@ -103,13 +111,13 @@ class Rounds {
     std::int64_t greatest = 0;
     for (const Start& start : starts_) greatest = std::max(greatest, start.value);
     for (std::size_t i = 0; i < starts_.size(); ++i) {
-      if (starts_[i].value <= stay.value) continue;
+      if (starts_[i].value <= stay.value + p_.fee) continue;
       p_.may_stop();
       Arrangement one = arrange(p_, matched(p_, starts_[i].where));
       if (!alike_)
         if (Arrangement same = arrange(p_, starts_[i].where); same.worth() >= one.worth())
           one = std::move(same);
-      refine(p_, one);
+      refine(p_, one, {.passes = small() ? RefineOptions().passes : kFew});
       consider(std::move(one), static_cast<std::int64_t>(i));
     }
     const std::int64_t traffic = stay.value + overload(p_, stay.load);
@@ -123,7 +131,9 @@ class Rounds {
   void consider(Arrangement one, std::int64_t name) {
     const std::int64_t ours = beyond(p_, one), theirs = beyond(p_, *best_);
     const std::int64_t worth = one.worth() - (name >= 0 ? p_.fee : 0);
-    if (ours > theirs || (ours == theirs && worth <= worth_)) return;
+    const bool relieves = overload(p_, one.load) < overload(p_, best_->load);
+    const std::int64_t least = taken_ == kStay && !relieves ? little_ : 0;
+    if (ours > theirs || (ours == theirs && worth <= worth_ + least)) return;
     best_ = std::move(one);
     worth_ = worth;
     taken_ = name;
@@ -134,7 +144,8 @@ class Rounds {
   const bool alike_;
   std::vector<Start> starts_;
   std::optional<Arrangement> best_;
-  std::int64_t worth_ = 0;  // of the best, less its fee
+  std::int64_t worth_ = 0;   // of the best, less its fee
+  std::int64_t little_ = 0;  // not worth a round
   std::int64_t taken_ = kStay;
 };
 

@@ -8,7 +8,7 @@ namespace pyroute {
 namespace {
 
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::min();
-constexpr std::size_t kPatience = 128, kHeaviest = 64, kRounds = 20, kRepairs = 256;
+constexpr std::size_t kPatience = 128, kHeaviest = 64, kRounds = 20, kRepairs = 256, kFailed = 256;
 
 struct Move {
   std::int64_t gain = kNone;
@@ -123,16 +123,18 @@ class Refiner {
     std::vector<Wish> wishes;
     for (std::size_t v = 0; v < n_; ++v) {
       if (!single(v)) continue;
-      const std::int64_t* const row = connection(v);
       Wish wish{0, static_cast<Vertex>(v), kNowhere};
-      for (std::size_t t = 0; t < k_; ++t) {
-        const auto to = static_cast<Position>(t);
-        if (to == a_.where[v] || !bounds_allow(v, to)) continue;
-        if (const std::int64_t pull = pull_with(row, v, to); pull > wish.pull) {
-          wish.pull = pull;
-          wish.to = to;
-        }
-      }
+      with_near(
+          v,
+          [&](const std::int64_t* row, Position to) {
+            if (to == a_.where[v]) return;
+            const std::int64_t pull = pull_with(row, v, to);
+            if (pull <= 0 || pull < wish.pull || (pull == wish.pull && to > wish.to)) return;
+            if (!bounds_allow(v, to)) return;
+            wish.pull = pull;
+            wish.to = to;
+          },
+          [](const std::int64_t*) {});
       if (wish.to != kNowhere && !has_room(v, wish.to)) wishes.push_back(wish);
     }
     std::sort(wishes.begin(), wishes.end(), [](const Wish& a, const Wish& b) {
@@ -140,16 +142,17 @@ class Refiner {
     });
     std::vector<std::uint8_t> done(n_), asked(p_.operators * k_);
     std::vector<Queue<double>> loose(asked.size());
-    std::size_t looked = 0;
+    std::size_t looked = 0, failed = 0;
     for (const auto& [_, v, t] : wishes) {
       if (++looked % 1024 == 0) p_.may_stop();
+      if (failed == kFailed) break;
       if (done[v] != 0 || pull_of(v, t) <= 0 || !bounds_allow(v, t)) continue;
       const std::size_t at = operator_of(v) * k_ + index(t);
       if (asked[at] == 0) {
         loose[at] = loosest(operator_of(v), t);
         asked[at] = 1;
       }
-      displace(v, t, loose[at], done);
+      failed = displace(v, t, loose[at], done) ? 0 : failed + 1;
     }
     return a_.worth() - before;
   }
@@ -249,28 +252,51 @@ class Refiner {
            table_allows(p_.member[v], more_tabled(v, t) + more_tabled(u, s));
   }
 
+  // The best move to a server that v shares traffic with, or that it is on now (`current`); to any
+  // one, where it is to leave.
   [[nodiscard]] Move best(std::size_t v) {
-    const bool few = plain_ && kept_[v] == kNoRow;
-    return few ? best_of_few(v) : best_of_all(connection(v), v);
+    return relief(v) > 0 ? best_of_all(v) : best_of_near(v);
   }
-  [[nodiscard]] Move best_of_all(const std::int64_t* row, std::size_t v) const {
+  [[nodiscard]] Move best_of_all(std::size_t v) {
+    const std::int64_t* const row = connection(v);
     Move out;
     std::int64_t greatest = kNone;
-    for (std::size_t t = 0; t < k_; ++t) {
-      const auto to = static_cast<Position>(t);
-      if (to == a_.where[v]) continue;
-      const std::int64_t here = row[t] + (to == p_.current[v] ? p_.stake[v] : 0);
-      if (here > greatest && has_room(v, to) && bounds_allow(v, to)) {
-        greatest = here;
-        out.to = to;
-      }
-    }
+    for (std::size_t t = 0; t < k_; ++t) consider(row, v, static_cast<Position>(t), greatest, out);
     if (out.to != kNowhere) out.gain = pull_with(row, v, out.to) + relief(v);
     return out;
   }
-  // The same for a vertex with few neighbours, where only the same server is near: of the servers
-  // of its neighbours and its current one, unless none of them is better than nothing.
-  [[nodiscard]] Move best_of_few(std::size_t v) {
+  [[nodiscard]] Move best_of_near(std::size_t v) {
+    Move out;
+    std::int64_t greatest = kNone;
+    with_near(
+        v, [&](const std::int64_t* row, Position to) { consider(row, v, to, greatest, out); },
+        [&](const std::int64_t* row) {
+          if (out.to != kNowhere) out.gain = pull_with(row, v, out.to) + relief(v);
+        });
+    return out;
+  }
+  void consider(const std::int64_t* row, std::size_t v, Position to, std::int64_t& greatest,
+                Move& out) const {
+    if (to == a_.where[v]) return;
+    const std::int64_t here = row[index(to)] + (to == p_.current[v] ? p_.stake[v] : 0);
+    if (here < greatest || (here == greatest && to > out.to)) return;
+    if (!has_room(v, to) || !bounds_allow(v, to)) return;
+    greatest = here;
+    out.to = to;
+  }
+  // each(row, server) for every server that v shares traffic with and its current one, then
+  // last(row). Where only the same server is near, and the neighbours are few, those are looked at
+  // alone.
+  template <class Each, class Last>
+  void with_near(std::size_t v, Each&& each, Last&& last) {
+    if (!plain_ || kept_[v] != kNoRow) {
+      const std::int64_t* const row = connection(v);
+      for (std::size_t t = 0; t < k_; ++t)
+        if (const auto to = static_cast<Position>(t); row[t] > 0 || to == p_.current[v])
+          each(row, to);
+      last(row);
+      return;
+    }
     const auto others = p_.neighbours(v);
     const auto weights = p_.weights(v);
     for (std::size_t e = 0; e < others.size(); ++e) {
@@ -278,25 +304,11 @@ class Refiner {
       if (row_[index(at)] == 0) touched_.push_back(at);
       row_[index(at)] += weights[e] * kNear;
     }
-    const Position from = a_.where[v];
-    if (from != p_.current[v] && row_[index(p_.current[v])] == 0) touched_.push_back(p_.current[v]);
-    Move out;
-    std::int64_t greatest = 0;
-    for (const Position to : touched_) {
-      if (to == from) continue;
-      const std::int64_t here = row_[index(to)] + (to == p_.current[v] ? p_.stake[v] : 0);
-      if (here < greatest || here == 0 || (here == greatest && to > out.to)) continue;
-      if (!has_room(v, to) || !bounds_allow(v, to)) continue;
-      greatest = here;
-      out.to = to;
-    }
-    if (out.to != kNowhere)
-      out.gain = pull_with(row_.data(), v, out.to) + relief(v);
-    else
-      out = best_of_all(row_.data(), v);
+    if (row_[index(p_.current[v])] == 0) touched_.push_back(p_.current[v]);
+    for (const Position to : touched_) each(row_.data(), to);
+    last(row_.data());
     for (const Position at : touched_) row_[index(at)] = 0;
     touched_.clear();
-    return out;
   }
 
   void move(std::size_t v, Position to) { move(v, to, gain_of(v, to)); }
@@ -373,28 +385,49 @@ class Refiner {
   [[nodiscard]] std::size_t operator_of(std::size_t v) const {
     return static_cast<std::size_t>(std::countr_zero(p_.member[v]));
   }
-  // Single keys of an operator with load on a server, by the loss per load of their best move.
+  // Single keys of an operator with load on a server, by the least loss per load of leaving it,
+  // room aside.
   [[nodiscard]] Queue<double> loosest(std::size_t o, Position at) {
     std::vector<Queued<double>> first;
-    for (std::size_t v = 0; v < n_; ++v)
-      if (a_.where[v] == at && p_.member[v] == std::uint64_t{1} << o && p_.load_of(v, o) > 0)
-        if (const Move move = best(v); move.to != kNowhere)
-          first.push_back({density(v, move, p_.load_of(v, o)), static_cast<Vertex>(v)});
+    for (std::size_t v = 0; v < n_; ++v) {
+      if (a_.where[v] != at || p_.member[v] != std::uint64_t{1} << o || p_.load_of(v, o) == 0)
+        continue;
+      // To a server that it shares nothing with, it loses all that it has here.
+      std::int64_t greatest = kNone;
+      with_near(
+          v,
+          [&](const std::int64_t* row, Position to) {
+            if (to != at && bounds_allow(v, to))
+              greatest = std::max(greatest, pull_with(row, v, to));
+          },
+          [&](const std::int64_t* row) {
+            for (std::size_t t = 0; t < k_ && greatest == kNone; ++t)
+              if (const auto to = static_cast<Position>(t); to != at && bounds_allow(v, to))
+                greatest = pull_with(row, v, to);
+          });
+      if (greatest != kNone)
+        first.push_back({static_cast<double>(greatest) / static_cast<double>(p_.load_of(v, o)),
+                         static_cast<Vertex>(v)});
+    }
     return Queue<double>({}, std::move(first));
   }
   // Moves v to t and others away from there until t is within its limit, if that is worth it.
-  void displace(Vertex v, Position t, Queue<double>& loose, std::vector<std::uint8_t>& done) {
+  bool displace(Vertex v, Position t, Queue<double>& loose, std::vector<std::uint8_t>& done) {
     const std::size_t o = operator_of(v), at = o * k_ + index(t);
     const std::int64_t before = a_.worth();
     std::vector<std::pair<Vertex, Position>> made{{v, a_.where[v]}};
-    std::vector<Queued<double>> out;
+    std::vector<Queued<double>> out, aside;
     move(v, t);
-    while (a_.load[at] > p_.limit[at] && made.size() <= kHeaviest && !loose.empty()) {
+    while (a_.load[at] > p_.limit[at] && out.size() < kHeaviest && aside.size() < kHeaviest &&
+           !loose.empty()) {
       const auto [rank, u] = loose.top();
       loose.pop();
       if (done[u] != 0 || a_.where[u] != t || u == v) continue;
-      const Move next = best(u);
-      if (next.to == kNowhere) continue;
+      const Move next = best_of_all(u);
+      if (next.to == kNowhere) {
+        aside.push_back({rank, u});
+        continue;
+      }
       if (const double now = density(u, next, p_.load_of(u, o)); now != rank) {
         loose.push({now, u});
         continue;
@@ -403,12 +436,14 @@ class Refiner {
       made.emplace_back(u, t);
       move(u, next.to, next.gain);
     }
+    for (const auto& entry : aside) loose.push(entry);
     if (a_.load[at] <= p_.limit[at] && a_.worth() > before) {
       for (const auto& [moved, _] : made) done[moved] = 1;
-      return;
+      return true;
     }
     for (; !made.empty(); made.pop_back()) move(made.back().first, made.back().second);
     for (const auto& entry : out) loose.push(entry);
+    return false;
   }
 
   // The first kHeaviest keys of an operator on each server, by descending load; ties: smaller.
@@ -490,7 +525,10 @@ class Refiner {
         [&] { return a_.tabled[o] <= p_.max_table[o]; });
   }
   void trim_migration() {
-    const auto out = [&](std::size_t v) { return p_.size[v] > 0 && a_.where[v] != p_.origin[v]; };
+    const auto out = [&](std::size_t v) {
+      return p_.size[v] > 0 && a_.where[v] != p_.origin[v] &&
+             table_allows(p_.member[v], more_tabled(v, p_.origin[v]));
+    };
     send(
         out, p_.origin, [&](std::size_t v) { return static_cast<double>(p_.size[v]); },
         [&] { return a_.migration <= p_.max_migration; });

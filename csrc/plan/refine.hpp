@@ -5,8 +5,9 @@
 // gain(v, t) is what moving v to server t adds to the worth. A move is allowed where, after it, t
 // is within its limits for every operator of v, no more vertices of an operator are away from home
 // than max_table, unless the move makes them fewer, and no more state is away from its origin than
-// max_migration, unless the move makes it less. best(v) is the allowed move of the greatest gain;
-// ties: smaller server. Steps, in the order in which refine() takes them:
+// max_migration, unless the move makes it less. best(v) is the allowed move of the greatest gain
+// (ties: smaller server) to a server that v shares traffic with (by nearness) or is on now
+// (`current`); where an operator of v is over its limit, to any server. Steps, in the order in which refine() takes them:
 //   repair     Vertices with load where an operator is over its limit are queued by the loss per
 //              load of their best move (minus its gain without overload, over what they bring to
 //              the operators that are over), least first. The first is moved, unless its server is
@@ -19,17 +20,20 @@
 //   trim       Where the table is above its bound, vertices away from home are queued by their loss
 //              when sent there, limits or not; the first goes, until the bound holds. Then, where
 //              more state moves than max_migration, those away from their origin, by loss per byte;
-//              vertices without state are left.
+//              vertices without state are left, and those for which the table has no room there.
 //   pass       Every vertex is queued by the gain of its best move, greatest first. The first is
 //              moved and done with for this pass, and its neighbours are queued anew. Gains may be
 //              negative; the pass ends with the queue, or after 128 moves in a row that did not
 //              exceed the greatest sum of gains so far. What came after that sum is undone.
 //   exchange   Wishes are keys v with a server t of the greatest gain, limits aside (table and budget
 //              must allow it; ties: smaller t), above 0, where t has no room for v. By descending
-//              gain, each that still gains: v is moved to t, then keys of its operator leave t,
-//              queued by the loss per load of their best move, until t is within its limit. That
-//              stays where it took at most 64 of them and the worth grew, else it is undone. A key
-//              takes part in one such exchange. Vertices of several keys take no part.
+//              gain, each that still gains: v is moved to t, then keys of its operator leave t by
+//              their best move to any server, queued by the loss per load of leaving, until t is within its
+//              limit. In the beginning (with the first wish for t) that is the least loss there is,
+//              room aside; a key that has no room anywhere in its turn waits for the next wish. It
+//              stays where it took at most 64 of them, no more than 64 had to wait, and the worth
+//              grew, else it is undone. A key takes part in one such exchange; 256 wishes in a row that
+//              are undone are the end of it. Vertices of several keys take no part.
 // Of equal ones in a queue the smaller vertex is first. What a vertex is queued by is computed when
 // it is queued; where it has changed by its turn, the vertex is queued again, or dropped where
 // there is no such move any more.
@@ -39,7 +43,8 @@
 //   matches_reference   equal to the plain twin
 //   never_worse         but for repair and trim, the worth never sinks
 //   limits_hold         no move but the last ones of repair, and trim, makes an overload greater
-//   bounds_hold         table and migration are within their bounds, or no greater than they were
+//   bounds_hold         the table is within its bound, or no greater than it was; so is migration,
+//                       unless the bound on the table sends more home
 // Cost: about O(edges) per pass and a queue of the vertices; rows of connections are kept for
 // vertices with many neighbours alone. Threads: pure.
 #pragma once

@@ -203,8 +203,7 @@ PairSpaceSaving::Top PairSpaceSaving::top(std::size_t most) const {
 std::vector<PairSpaceSaving::Pair> PairSpaceSaving::pairs() const {
   std::vector<Pair> out;
   out.reserve(size());
-  for (const auto& entry : counters_.entries()) {
-    if (out.size() >= counters_.capacity()) break;
+  for (const auto& entry : counters_.entries_unordered(counters_.capacity())) {
     const Key in = ins_[entry.slot];
     out.push_back({in, out_of_pair(entry.id, in), entry.count, entry.error});
   }

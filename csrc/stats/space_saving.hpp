@@ -72,7 +72,7 @@ class PairSpaceSaving {
   void reset();
 
   [[nodiscard]] Top top(std::size_t most) const;
-  // The pairs of top(capacity) without their names.
+  // The pairs of top(capacity) without their names, in any order.
   struct Pair {
     Key in, out;
     Count count, error;
