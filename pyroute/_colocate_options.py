@@ -128,6 +128,8 @@ def read_placement(
     """For each operator the position of each task's server; and the servers."""
     if not isinstance(placement, Mapping):
         n = count(placement, "placement", 1 << 16)
+        if n < 2:
+            raise ValueError(f"placement: expected at least 2 servers, got {n}")
         placement = {name: {task: task for task in range(n)} for name in operators}
     expect_operators(placement, operators, "placement", all_of_them=True)
     found: set[Server] = set()
@@ -170,10 +172,13 @@ def read_routers(
 ) -> dict[str, Router]:
     """The router of each operator."""
     if routers is None:
-        # A salt of its own for each operator: the same key then has independent homes (C18).
+        # A salt of its own for each operator: the same key then has independent homes (C18), and
+        # many arcs, so that the two circles do not agree by chance.
         salts = keys(list(operators)).ids.tolist()
         return {
-            name: Router(Ring(sorted(tasks[name]), salt=salt))
+            name: Router(
+                Ring(sorted(tasks[name]), replicas=max(128, 8192 // len(tasks[name])), salt=salt)
+            )
             for name, salt in zip(operators, salts, strict=True)
         }
     if isinstance(routers, Sequence) and len(operators) == 2:

@@ -20,7 +20,8 @@
 // improve()  The same on the way of an arrangement: coarsens within it, refines from there.
 //
 // Guarantees, each a test of that name in tests/test_coarsen.py:
-//   adds_up      a coarse arrangement has the value, stakes, loads and migration of the fine one
+//   adds_up      a coarse arrangement has the stakes, loads and migration of the fine one, and its
+//                value less the traffic inside of vertices
 //   improves     improve() never makes the worth less
 //   repeatable   equal problems and seeds give equal answers
 // Cost: O(edges) per level, and about half of the vertices from level to level. Threads: pure.

@@ -216,6 +216,13 @@ class Refiner {
     return pull_of(v, to) + relief(v) - burden(v, to);
   }
 
+  // Whether no key of one of v's operators may be there.
+  [[nodiscard]] bool closed(std::size_t v, Position to) const {
+    for (std::uint64_t rest = p_.member[v]; rest != 0; rest &= rest - 1)
+      if (p_.limit[static_cast<std::size_t>(std::countr_zero(rest)) * k_ + index(to)] < 0)
+        return true;
+    return false;
+  }
   [[nodiscard]] bool has_room(std::size_t v, Position to) const {
     for (std::uint64_t rest = p_.member[v]; rest != 0; rest &= rest - 1) {
       const auto o = static_cast<std::size_t>(std::countr_zero(rest));
@@ -252,17 +259,28 @@ class Refiner {
            table_allows(p_.member[v], more_tabled(v, t) + more_tabled(u, s));
   }
 
-  // The best move to a server that v shares traffic with, or that it is on now (`current`); to any
-  // one, where it is to leave.
+  // The best move to a server that v shares traffic with, or that it is on now (`current`); where
+  // its own is over a limit, to any one that has room or takes over no more overload.
   [[nodiscard]] Move best(std::size_t v) {
-    return relief(v) > 0 ? best_of_all(v) : best_of_near(v);
+    return relief(v) > 0 ? best_of_all(v, true) : best_of_near(v);
   }
-  [[nodiscard]] Move best_of_all(std::size_t v) {
+  [[nodiscard]] Move best_of_all(std::size_t v, bool may_overload) {
     const std::int64_t* const row = connection(v);
+    const std::int64_t relieved = relief(v);
     Move out;
-    std::int64_t greatest = kNone;
-    for (std::size_t t = 0; t < k_; ++t) consider(row, v, static_cast<Position>(t), greatest, out);
-    if (out.to != kNowhere) out.gain = pull_with(row, v, out.to) + relief(v);
+    for (std::size_t t = 0; t < k_; ++t) {
+      const auto to = static_cast<Position>(t);
+      if (to == a_.where[v]) continue;
+      std::int64_t gain = pull_with(row, v, to) + relieved;
+      if (gain <= out.gain) continue;
+      if (!has_room(v, to)) {
+        if (!may_overload || closed(v, to)) continue;
+        const std::int64_t more = burden(v, to);
+        gain -= more;
+        if (more > relieved || gain <= out.gain) continue;
+      }
+      if (bounds_allow(v, to)) out = {gain, to};
+    }
     return out;
   }
   [[nodiscard]] Move best_of_near(std::size_t v) {
@@ -361,7 +379,7 @@ class Refiner {
     Queue<double> queue;
     for (std::size_t v = 0; v < n_; ++v)
       if (const std::int64_t over = load_over(v); over > 0)
-        if (const Move move = best(v); move.to != kNowhere)
+        if (const Move move = best_of_all(v, false); move.to != kNowhere)
           queue.push({density(v, move, over), static_cast<Vertex>(v)});
     std::size_t made = 0;
     while (!queue.empty()) {
@@ -369,7 +387,7 @@ class Refiner {
       queue.pop();
       const std::int64_t over = load_over(v);
       if (over == 0) continue;
-      const Move move = best(v);
+      const Move move = best_of_all(v, false);
       if (move.to == kNowhere) continue;
       if (const double now = density(v, move, over); now != rank) {
         queue.push({now, v});
@@ -423,7 +441,7 @@ class Refiner {
       const auto [rank, u] = loose.top();
       loose.pop();
       if (done[u] != 0 || a_.where[u] != t || u == v) continue;
-      const Move next = best_of_all(u);
+      const Move next = best_of_all(u, false);
       if (next.to == kNowhere) {
         aside.push_back({rank, u});
         continue;

@@ -7,7 +7,9 @@
 // than max_table, unless the move makes them fewer, and no more state is away from its origin than
 // max_migration, unless the move makes it less. best(v) is the allowed move of the greatest gain
 // (ties: smaller server) to a server that v shares traffic with (by nearness) or is on now
-// (`current`); where an operator of v is over its limit, to any server. Steps, in the order in which refine() takes them:
+// (`current`). Where v brings load to an operator that is over its limit on its server, any server
+// will do, and in a pass also one without room (but not one that is closed to v), if the overload
+// as a whole does not grow. Steps, in the order in which refine() takes them:
 //   repair     Vertices with load where an operator is over its limit are queued by the loss per
 //              load of their best move (minus its gain without overload, over what they bring to
 //              the operators that are over), least first. The first is moved, unless its server is
@@ -42,7 +44,7 @@
 // Guarantees, each a test of that name in tests/test_refine.py:
 //   matches_reference   equal to the plain twin
 //   never_worse         but for repair and trim, the worth never sinks
-//   limits_hold         no move but the last ones of repair, and trim, makes an overload greater
+//   limits_hold         passes and exchanges never make the overload greater
 //   bounds_hold         the table is within its bound, or no greater than it was; so is migration,
 //                       unless the bound on the table sends more home
 // Cost: about O(edges) per pass and a queue of the vertices; rows of connections are kept for

@@ -67,7 +67,16 @@ class Refinement:
             p.near[t][self.where[a if b == v else b]] > 0 for a, b in p.edges if v in (a, b)
         )
 
-    def best(self, v: int, *, anywhere: bool = False) -> tuple[int, int] | None:
+    def takes_over(self, v: int, t: int) -> bool:
+        """Whether t may have v without room, because the overload does not grow."""
+        p = self.problem
+        there = overload(p, moved(self.where, v, t))
+        closed = any(p.limit[o][t] < 0 for o in p.member[v])
+        return self.over(v) > 0 and not closed and there <= overload(p, self.where)
+
+    def best(
+        self, v: int, *, anywhere: bool = False, strict: bool = False
+    ) -> tuple[int, int] | None:
         """The allowed move of the greatest gain: (gain, server)."""
         anywhere = anywhere or self.over(v) > 0
         allowed = [
@@ -75,7 +84,7 @@ class Refinement:
             for t in range(self.problem.servers)
             if t != self.where[v]
             and (anywhere or self.near(v, t))
-            and self.has_room(v, t)
+            and (self.has_room(v, t) or (not strict and self.takes_over(v, t)))
             and self.bounds_allow(moved(self.where, v, t))
         ]
         if not allowed:
@@ -101,7 +110,7 @@ class Refinement:
 
     def shed(self) -> int:
         def rank(v: int) -> float | None:
-            move = self.best(v)
+            move = self.best(v, strict=True)
             return None if move is None else self.pull(v, move[1]) / self.over(v)
 
         made = 0
@@ -109,7 +118,7 @@ class Refinement:
         while queue:
             v = queue.pop(lambda v: self.over(v) > 0)
             if v is not None:
-                move = self.best(v)
+                move = self.best(v, strict=True)
                 assert move is not None
                 self.where[v] = move[1]
                 made += 1
@@ -120,10 +129,7 @@ class Refinement:
         above = excesses(p, self.where)
         greatest = max(map(max, above))
         o, s = next(
-            (o, s)
-            for o in range(p.operators)
-            for s in range(p.servers)
-            if above[o][s] == greatest
+            (o, s) for o in range(p.operators) for s in range(p.servers) if above[o][s] == greatest
         )
         changes = []
         for t in range(p.servers):
@@ -146,9 +152,7 @@ class Refinement:
     def heaviest(self, o: int, at: int) -> list[int]:
         p = self.problem
         keys = [
-            v
-            for v in p.vertices
-            if p.member[v] == {o} and self.where[v] == at and p.load[v][o] > 0
+            v for v in p.vertices if p.member[v] == {o} and self.where[v] == at and p.load[v][o] > 0
         ]
         return sorted(keys, key=lambda v: (-p.load[v][o], v))[:HEAVIEST]
 
@@ -250,7 +254,7 @@ class Refinement:
         p = self.problem
 
         def rank(v: int) -> float | None:
-            move = self.best(v, anywhere=True)
+            move = self.best(v, anywhere=True, strict=True)
             return None if move is None else self.pull(v, move[1]) / p.load[v][o]
 
         queue = Queue(rank, ())
@@ -278,11 +282,16 @@ class Refinement:
             and loose
         ):
             u, was = loose.first()
-            if self.best(u, anywhere=True) is None and u not in done and self.where[u] == t and u != v:
+            if (
+                self.best(u, anywhere=True, strict=True) is None
+                and u not in done
+                and self.where[u] == t
+                and u != v
+            ):
                 aside[u] = loose.ranks.pop(u)
             elif loose.pop(lambda u: u not in done and self.where[u] == t and u != v) == u:
                 out[u] = was
-                move = self.best(u, anywhere=True)
+                move = self.best(u, anywhere=True, strict=True)
                 assert move is not None
                 self.where[u] = move[1]
         loose.ranks |= aside
