@@ -1,17 +1,16 @@
 """A router as arrays that a JVM expression can look up; built on the driver, without Spark.
 
-    places   0, 1, 2, ...: looking up anything that is no place there gives null
-    owners   position of the owner of each arc of the circle, + len(places) where some tabled key
-             has that arc; arcs are as fine as the table asks for, so that few others have it too
+    owners   position of the owner of each arc of the circle, + places where some tabled key has
+             that arc; arcs are as fine as the table asks for, so that few others have it too
     entries  cuckoo table of the tabled and split keys: a key is at its first slot, at its second,
              or not there
     starts, counts, shares   of split s: its positions are shares[starts[s] : starts[s] + counts[s]]
 
 A position is an index into the router's tasks, ascending; a place is a position, or the number of
-tasks + s for split s. With b = slot_bits the slots of a key are its lowest b bits and the b above
-them, so that the expression needs shifts and masks alone: under ANSI rules Spark refuses a
-multiplication that overflows. An entry has both what to compare and the answer, so that a probe is
-one load:
+tasks + s for split s: 0, 1, 2, ... below `places`. With b = slot_bits the slots of a key are its
+lowest b bits and the b above them, so that the expression needs shifts and masks alone: under ANSI
+rules Spark refuses a multiplication that overflows. An entry has both what to compare and the
+answer, so that a probe is one load:
 
     key             [ upper: 64 - 2b | second slot: b | first slot: b ]
     entry at first  [ upper          | second slot    | 01 | place | 0]
@@ -53,7 +52,7 @@ class Arrays:
     """What the expression reads, and how it finds a key's slots."""
 
     tasks: Int32
-    places: Int32
+    places: int
     owners: Positions | None  # None where an engine's home is computed from the value
     circle_shift: int
     entries: Int64
@@ -80,12 +79,12 @@ def compile_router(router: Router) -> Arrays:
     targets = _positions(tasks, router.table.targets)
     split_ids, starts, counts, shares = _splits(router, tasks)
     ids = np.concatenate([ids, split_ids])
-    places = np.arange(len(tasks) + len(split_ids), dtype=np.int32)
-    targets = np.concatenate([targets, places[len(tasks) :]])
+    places = len(tasks) + len(split_ids)
+    targets = np.concatenate([targets, np.arange(len(tasks), places, dtype=np.int32)])
     owners, circle_shift = None, 64
     if isinstance(router.home, Ring):
-        owners, circle_shift = _circle(router.home, tasks, ids, len(places))
-    entries, slot_bits = _cuckoo(ids, targets, len(places))
+        owners, circle_shift = _circle(router.home, tasks, ids, places)
+    entries, slot_bits = _cuckoo(ids, targets, places)
     found = (owners, circle_shift, entries, slot_bits)
     return Arrays(tasks, places, *found, starts, counts, shares)
 

@@ -14,7 +14,7 @@ from pyroute import Plan, Ring, Router, SparkHash, rebalance
 from spark_udf import _spark
 from spark_udf.by_key import Function, Work
 from spark_udf.columns import ColumnOrName
-from spark_udf.route import routed
+from spark_udf.route import fenced, routed
 from spark_udf.stats import Measured, measure
 
 _LOG = logging.getLogger("pyroute.spark")
@@ -66,7 +66,8 @@ class Balanced:
         if len(names) != len(self.cols):
             raise TypeError("join: expected a key given by names, got expressions")
         placed = routed(other, self.router, names, None)
-        return self.df.join(placed, [_spark.TASK, *names], how)
+        mine = fenced(self.df) if "semi" in how.lower() or "anti" in how.lower() else self.df
+        return mine.join(placed, [*names, _spark.TASK], how)
 
     def apply_by_key(
         self, func: Function, schema: StructType | str, merge: Function | None = None

@@ -51,7 +51,7 @@ from spark_udf import _spark
 from spark_udf.balance import MAX_IMBALANCE, MAX_TABLE, Balanced
 from spark_udf.by_key import Function
 from spark_udf.columns import ColumnOrName, as_columns, checked
-from spark_udf.route import Compiled, Places, exchange, whole_row
+from spark_udf.route import Compiled, Places, exchange, fenced, whole_row
 from spark_udf.stats import Measured, to_arrow
 
 _LOG = logging.getLogger("pyroute.spark")
@@ -422,13 +422,9 @@ class Side:
         return self.fenced(exchange(df, n, F.col(self.place)))
 
     def fenced(self, df: DataFrame) -> DataFrame:
-        """The placed rows, which stay where they are.
-
-        Spark moves a semi or anti join below the exchange of its left side, but not below a filter
-        that it cannot move itself.
-        """
+        """The placed rows, which stay where they are."""
         moves = self.number == LEFT and self._how.name in ("leftsemi", "leftanti")
-        return df.filter(F.spark_partition_id() >= 0) if moves else df
+        return fenced(df) if moves else df
 
 
 def _bits(tasks: int, measured: Measured) -> int:

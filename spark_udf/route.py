@@ -14,6 +14,7 @@ whole row: a retried stage gives the same answer.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -180,7 +181,8 @@ def routed(
         salt = whole_row(df)
     where = position(df.sparkSession, router, columns.identity, columns.raw, salt)
     n = len(router.tasks)
-    named = df.withColumn(_spark.TASK, where.task)
+    # Never null: otherwise Spark would ask, of each row, and compute the task once more.
+    named = df.withColumn(_spark.TASK, F.coalesce(where.task, F.lit(int(router.tasks[0]))))
     if tuple(router.tasks) == tuple(range(n)):
         return exchange(named, n, F.col(_spark.TASK))
     moved = named.withColumn("pyroute_position", where.index)
@@ -194,6 +196,15 @@ def exchange(df: DataFrame, n: int, index: Column) -> DataFrame:
     # Hash partitioning of a number whose hash is i (Spark before 4.1).
     table = _local(df.sparkSession, {"preimages": _preimages(n)})
     return df.repartition(n, F.get(table("preimages"), index))
+
+
+def fenced(df: DataFrame) -> DataFrame:
+    """Placed rows that stay where they are.
+
+    Spark moves a semi or anti join below the exchange of its left side, but not below a filter
+    that it cannot move itself.
+    """
+    return df.filter(F.spark_partition_id() >= 0)
 
 
 def _preimages(n: int) -> np.ndarray[Any, np.dtype[np.int32]]:
@@ -212,7 +223,7 @@ Table = Callable[[str], Column]
 
 
 def _one_row(spark: SparkSession, arrays: Arrays) -> Table:
-    names = ("tasks", "places", "owners", "entries", "starts", "counts", "shares")
+    names = ("tasks", "owners", "entries", "starts", "counts", "shares")
     columns = {name: getattr(arrays, name) for name in names}
     return _local(spark, {name: value for name, value in columns.items() if value is not None})
 
@@ -226,9 +237,9 @@ def _local(spark: SparkSession, columns: dict[str, Any]) -> Table:
             offsets = pa.array([0, len(values)], pa.int32())
             lists[name] = pa.ListArray.from_arrays(offsets, pa.array(values), pa.list_(item))
         frame = spark.createDataFrame(pa.table(lists))
-        # One expression for each array, so that it is one subquery however often it is used.
-        subqueries = {name: frame.select(name).scalar() for name in columns}
-        return lambda name: subqueries[name]
+        # One expression for each array, so that it is one subquery however often it is used; made
+        # when it is needed, because each is a call to the JVM.
+        return functools.cache(lambda name: frame.select(name).scalar())
     schema = T.StructType(
         [
             T.StructField(name, T.ArrayType(_element(values), containsNull=False))
@@ -250,25 +261,25 @@ def _lookup(arrays: Arrays, table: Table, identity: Column, at_home: Column) -> 
     """The position of each row's task; number of tasks + split for a split key."""
     if not arrays.tabled:
         return at_home
-    bits, mask, places = arrays.slot_bits, (1 << arrays.slot_bits) - 1, len(arrays.places)
+    bits, mask, places = arrays.slot_bits, (1 << arrays.slot_bits) - 1, arrays.places
 
-    def number(value: int) -> Column:
-        return F.lit(value).cast("bigint")
+    # As few operations as do, as each is a call to the JVM, and as few subqueries, as each is
+    # planned wherever it is used: `every` is no subquery, Spark makes it an array of its own.
+    most, every = F.lit(places), F.sequence(F.lit(0), F.lit(places - 1))
 
     def probe(slot: Column, entry: Column) -> Column:
         twice = F.get(table("entries"), slot.cast("int")).bitwiseXOR(entry)
-        place = F.least(F.shiftrightunsigned(twice, 1), number(places))
-        return F.get(table("places"), place.cast("int"))
+        return F.get(every, F.least(F.shiftrightunsigned(twice, 1), most).cast("int"))
 
-    low = identity.bitwiseAND(number(mask))
-    middle = F.shiftrightunsigned(identity, bits).bitwiseAND(number(mask))
-    upper = identity.bitwiseAND(number(-1 << (2 * bits)))
-    ones = identity.bitwiseAND(number(~mask)).bitwiseOR(number(1 << (bits - 2)))
-    others = upper.bitwiseOR(F.shiftleft(low, bits)).bitwiseOR(number(2 << (bits - 2)))
+    low = identity.bitwiseAND(mask)
+    middle = F.shiftrightunsigned(identity, bits).bitwiseAND(mask)
+    ones = identity.bitwiseAND(~mask).bitwiseOR(1 << (bits - 2))
+    upper = identity.bitwiseAND(-1 << (2 * bits))
+    others = upper.bitwiseOR(F.shiftleft(low, bits)).bitwiseOR(2 << (bits - 2))
     found = probe(low, ones), probe(middle, others)
     if arrays.owners is None:
         return F.coalesce(*found, at_home)
-    return F.coalesce(F.get(table("places"), at_home), *found, at_home - places)
+    return F.coalesce(F.get(every, at_home), *found, at_home - places)
 
 
 def _spark_hash(home: SparkHash, columns: Sequence[Column]) -> Column:

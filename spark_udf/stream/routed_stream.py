@@ -42,7 +42,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyroute import Gate, Ring, Router
 from pyroute.ring import Tasks
 from spark_udf import _spark, udfs
-from spark_udf.columns import checked
+from spark_udf.columns import KeyColumns, checked
 from spark_udf.route import Position, exchange, position
 from spark_udf.stats import to_arrow
 from spark_udf.stream.controller import Controller, Report, Step, moves
@@ -308,7 +308,7 @@ class RoutedStream:
     def _placed(self, df: DataFrame, router: Router) -> DataFrame:
         """Rows in one partition per task, with a tick for each: a task without rows runs too."""
         if self._placing is None or self._placing.fingerprint != router.fingerprint:
-            self._placing = _Placing.of(df, self.cols, router)
+            self._placing = _Placing.of(df, self.cols, router, self._placing)
         where, ticks = self._placing.where, self._placing.ticks
         rows = df.withColumns({TASK: where.task, TICK: F.lit(False)}).union(ticks)
         n = len(router.tasks)
@@ -467,15 +467,24 @@ def _empty(schema: pa.Schema) -> dict[str, Any]:
 class _Placing:
     """What places the rows of every batch under one router: made once, as it is many Java calls."""
 
-    fingerprint: int
+    router: Router
+    columns: KeyColumns
     where: Position
     ticks: DataFrame
     tasks: Column
 
+    @property
+    def fingerprint(self) -> int:
+        return self.router.fingerprint
+
     @classmethod
-    def of(cls, df: DataFrame, cols: Sequence[str], router: Router) -> _Placing:
-        columns = checked(df, cols)
+    def of(
+        cls, df: DataFrame, cols: Sequence[str], router: Router, last: _Placing | None
+    ) -> _Placing:
+        columns = checked(df, cols) if last is None else last.columns
         where = position(df.sparkSession, router, columns.identity, columns.raw)
+        if last is not None and last.router.tasks == router.tasks:
+            return dataclasses.replace(last, router=router, where=where)
         local = df.sparkSession.createDataFrame(
             pa.table({TASK: pa.array(router.tasks, pa.int32())})
         )
@@ -484,7 +493,7 @@ class _Placing:
             *(F.col(TASK), F.lit(True).alias(TICK)),
         )
         tasks = F.array(*(F.lit(task) for task in router.tasks))
-        return cls(router.fingerprint, where, ticks, tasks)
+        return cls(router, columns, where, ticks, tasks)
 
 
 METRICS = pa.schema(

@@ -12,7 +12,7 @@ def look_up(arrays, key, turn=0):
     """What the expression does, from its definition."""
     owner = int(arrays.owners[key >> arrays.circle_shift])
     place = None
-    if owner < len(arrays.places):
+    if owner < arrays.places:
         place = owner
     elif arrays.tabled:
         bits = arrays.slot_bits
@@ -24,7 +24,7 @@ def look_up(arrays, key, turn=0):
             if holds == (upper, other, mark):
                 place = entry % (size // 4) // 2
     if place is None:
-        place = owner - len(arrays.places)
+        place = owner - arrays.places
     if place >= len(arrays.tasks):
         split = place - len(arrays.tasks)
         place = arrays.shares[arrays.starts[split] + turn % arrays.counts[split]]

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import exchanges, partitions, zipf
+from helpers import exchanges, partitions, plan_text, zipf
 from pyspark.sql import functions as F
 
 import pyroute as pr
@@ -68,9 +68,11 @@ def test_join_has_two_exchanges(spark, skewed):
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     other = spark.range(0, 3000).select(F.col("id").alias("k"), (F.col("id") * 2).alias("w"))
     made = su.balance(skewed, "k", tasks=8)
-    for how in ("inner", "left", "full"):
+    for how in ("inner", "left", "full", "leftsemi", "left_anti"):
         joined = made.join(other, how=how)
         assert exchanges(joined) == 2
+        filters = [line for line in plan_text(joined).splitlines() if " Filter " in line]
+        assert not any("xxhash64" in line for line in filters)
         assert joined.count() == skewed.join(other, "k", how).count()
     spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
 
