@@ -22,7 +22,7 @@ void check(const LocalityProblem& p) {
   expect(k > 0 && m > 0 && m <= 64, "servers, operators: expected some, got others");
   expect(p.load.size() == n * m && p.size.size() == n && p.stake.size() == n &&
              p.current.size() == n && p.origin.size() == n &&
-             (p.home.empty() || p.home.size() == n),
+             (p.home.empty() || p.home.size() == n) && (p.fixed.empty() || p.fixed.size() == n),
          "load: expected columns of one length, got others");
   expect(p.limit.size() == m * k && p.near.size() == k * k && p.max_table.size() == m &&
              p.penalty.size() == m,
@@ -61,7 +61,8 @@ LocalityProblem make_problem(std::size_t servers, std::size_t operators, const I
                              const Positions& home, const Array<std::size_t>& offsets,
                              const Array<Vertex>& neighbour, const Ints& weight, const Ints& limit,
                              const Ints& penalty, const Ints& near, const Ints& max_table,
-                             StateSize max_migration, std::int64_t fee) {
+                             StateSize max_migration, const Array<std::uint8_t>& fixed,
+                             std::int64_t fee) {
   LocalityProblem p;
   p.servers = servers;
   p.operators = operators;
@@ -81,6 +82,7 @@ LocalityProblem make_problem(std::size_t servers, std::size_t operators, const I
   p.max_table = vector_of(max_table);
   p.max_migration = max_migration;
   p.fee = fee;
+  p.fixed = vector_of(fixed);
   p.checkpoint = check_signals;
   check(p);
   return p;
@@ -94,7 +96,7 @@ void bind_locality(py::module_& m) {
       .def(py::init(&make_problem), py::kw_only(), "servers"_a, "operators"_a, "load"_a, "member"_a,
            "size"_a, "stake"_a, "current"_a, "origin"_a, "home"_a, "offsets"_a, "neighbour"_a,
            "weight"_a, "limit"_a, "penalty"_a, "near"_a, "max_table"_a, "max_migration"_a,
-           "fee"_a = 0)
+           "fixed"_a, "fee"_a = 0)
       .def(
           "arrange",
           [](const LocalityProblem& self, const Positions& where) {

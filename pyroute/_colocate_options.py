@@ -21,6 +21,7 @@ Pairs = TopPairs | PairSpaceSaving
 Server = int | str
 
 _PARTITIONERS = ("native", "metis")
+UNTABLED = "untabled"
 
 
 def read_options(
@@ -201,6 +202,22 @@ def read_routers(
     return {name: routers[name] for name in operators}
 
 
+def read_movable(movable: Any, operators: Sequence[str]) -> dict[str, Keys] | str | None:
+    """Which keys may move: None, a word, or keys of each operator that is named."""
+    if movable is None:
+        return None
+    if isinstance(movable, str):
+        if movable != UNTABLED:
+            raise ValueError(f"movable: expected {UNTABLED!r}, keys or None, got {movable!r}")
+        return movable
+    if not isinstance(movable, Mapping):
+        raise TypeError(f"movable: expected {{op: values}}, got {type(movable).__name__}")
+    expect_operators(movable, operators, "movable")
+    return {
+        name: found if isinstance(found, Keys) else keys(found) for name, found in movable.items()
+    }
+
+
 @dataclass
 class Given:
     """What was said of keys and tasks, by operator."""
@@ -208,6 +225,7 @@ class Given:
     sizes: dict[str, tuple[Keys, Any]] | None
     loads: dict[str, tuple[Keys, Any]] | None
     background: dict[str, dict[int, float]] | None
+    movable: dict[str, Keys] | str | None
 
 
 def read_per_key(given: Any, operators: Sequence[str], name: str) -> Any:

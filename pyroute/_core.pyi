@@ -452,6 +452,7 @@ class Locality:
         near: _Ints,
         max_table: _Ints,
         max_migration: int,
+        fixed: _Bytes,
         fee: int = 0,
     ) -> None: ...
     def arrange(self, where: _Tasks, /) -> dict[str, Any]: ...

@@ -31,6 +31,7 @@ from pyroute._colocate_options import (
     in_order,
     of_operator,
     read_background,
+    read_movable,
     read_nearness,
     read_options,
     read_partitioners,
@@ -69,6 +70,7 @@ def colocate(
     migration_weight: float = 0.05,
     hysteresis: float = 0.005,
     partitioner: str | Sequence[str] = "native",
+    movable: str | Mapping[str, Any] | None = None,
 ) -> ColocationPlan:
     """Plan which keys of consecutive operators go to one server, so that records stay there.
 
@@ -122,12 +124,18 @@ def colocate(
         Where partitions from scratch come from: "native", "metis" (needs the extra `colocate`),
         both as a sequence, or none as an empty one: then what is there is refined, and nothing
         else.
+    movable
+        Which keys may move: `{op: values}`, or "untabled" for those that no table names; None: all.
+        The others stay where they are, whatever they cost, and there is no partition from scratch.
+        This is how keys that nobody had seen when the plan was made join their partners between
+        two plans, instead of staying where hashing put them.
     """
     started = time.perf_counter()
     options = read_options(
         max_imbalance, max_table, max_migration, migration_weight, hysteresis, seed
     )
-    options["partitioner"] = read_partitioners(partitioner)
+    options["partitioner"] = read_partitioners(partitioner) if movable is None else []
+    options["movable"] = movable if movable is None or isinstance(movable, str) else "given"
     relations = read_relations(pairs)
     operators = in_order(relations)
     tasks, servers = read_placement(placement, operators)
@@ -141,6 +149,7 @@ def colocate(
         read_per_key(state_sizes, operators, "state_sizes"),
         read_per_key(loads, operators, "loads"),
         read_background(background, tasks),
+        read_movable(movable, operators),
     )
     near = read_nearness(distances, servers)
     graph = _graph(relations, sides)
@@ -184,6 +193,7 @@ class Side:
     penalty: int = 0
     sizes: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     split: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    fixed: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
     current: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     home: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     target: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
@@ -214,6 +224,7 @@ class Side:
         self.capacities = _capacities(self.router, self.task_ids)
         self.current, self.home = self._route(graph)
         self.split = np.isin(self.ids, self.router.split_ids)
+        self.fixed = self._fixed(given)
         self._fill_loads(graph, given, totals)
         self._fill_sizes(given)
 
@@ -234,6 +245,16 @@ class Side:
             np.searchsorted(tasks, current).astype(np.int32),
             np.searchsorted(tasks, home).astype(np.int32),
         )
+
+    def _fixed(self, given: Given) -> npt.NDArray[np.bool_]:
+        """The keys that have to stay where they are."""
+        if given.movable is None:
+            return np.zeros(len(self.ids), np.bool_)
+        if isinstance(given.movable, str):
+            return np.isin(self.ids, self.router.table.ids)
+        named = given.movable.get(self.name)
+        free = np.empty(0, np.uint64) if named is None else named.ids
+        return np.isin(self.ids, free, invert=True)
 
     def _look_up(self, found: tuple[Keys, Any], dtype: Any) -> Any:
         """A number for each key of the operator, 0 where none is given."""
@@ -320,20 +341,23 @@ class Side:
 
     def settle(self, where: npt.NDArray[np.int32], left: int | None) -> int | None:
         """Choose tasks inside the servers; what is left of the budget for moves inside."""
-        most = self.options["max_table"]
-        self.target = _core.place_inside(
+        most, free, stays = self.options["max_table"], ~self.fixed, self.fixed
+        tabled = int((self.current != self.home)[stays].sum())
+        self.target = self.current.copy()
+        self.target[free] = _core.place_inside(
             self.server_of,
             self.capacities,
-            self.background,
-            self.ids,
-            self.loads,
-            self.sizes,
-            where,
-            self.current,
-            self.home,
+            self.background
+            + np.bincount(self.current[stays], self.loads[stays], len(self.background)),
+            self.ids[free],
+            self.loads[free],
+            self.sizes[free],
+            where[free],
+            self.current[free],
+            self.home[free],
             self.mean,
             self.options["max_imbalance"],
-            -1 if most is None else most,
+            -1 if most is None else max(0, most - tabled),
             -1 if left is None else left,
         )
         self.target[self.split] = self.current[self.split]
@@ -448,8 +472,16 @@ def _problem(
         near=near.ravel(),
         max_table=np.array([-1 if bound is None else bound for bound in bounds]),
         max_migration=-1 if budget is None else budget,
+        fixed=_fixed_of(sides, options),
         fee=round(options["hysteresis"] * graph.total * _core.NEAR),
     )
+
+
+def _fixed_of(sides: Sequence[Side], options: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
+    """Which vertices stay; empty where all may move."""
+    if options["movable"] is None:
+        return np.empty(0, np.uint8)
+    return np.concatenate([side.fixed for side in sides]).astype(np.uint8)
 
 
 def _weights(graph: _core.PairGraph, sides: Sequence[Side]) -> Ints:

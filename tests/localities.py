@@ -12,7 +12,12 @@ from reference.locality import NEAR, PENALTY, Problem
 
 
 def small_problem(
-    random: Random, *, most: int = 8, history: bool = True, bounds: bool = True
+    random: Random,
+    *,
+    most: int = 8,
+    history: bool = True,
+    bounds: bool = True,
+    fixed: bool = False,
 ) -> Problem:
     """Return a problem of a few keys of two or three operators on a few servers."""
     servers, operators = random.randint(2, 4), random.choice([2, 2, 3])
@@ -63,6 +68,7 @@ def small_problem(
             random.choice([None, None, 0, 1, 2]) if bounds else None for _ in range(operators)
         ],
         max_migration=random.choice([None, None, 0, 6, 40]) if bounds else None,
+        fixed=frozenset(v for v in range(n) if random.random() < 0.4) if fixed else frozenset(),
     )
 
 
@@ -95,6 +101,7 @@ def native(problem: Problem, *, with_home: bool = True, fee: int = 0) -> _core.L
         near=np.array(problem.near, np.int64).ravel(),
         max_table=np.array([-1 if x is None else x for x in problem.max_table], np.int64),
         max_migration=-1 if problem.max_migration is None else problem.max_migration,
+        fixed=np.array([v in problem.fixed for v in problem.vertices], np.uint8),
         fee=fee,
     )
 

@@ -177,6 +177,42 @@ def test_budget_holds(random):
 
 @settings(max_examples=effort(100))
 @given(st.randoms(use_true_random=False))
+def test_fixed_stay(random):
+    placement = placements(random)
+    routers = None
+    for _ in range(3):
+        pairs = random_pairs(random)
+        movable = random.choice(["untabled", {"out": ["b1", "b2", "b9"]}, {"in": ["a1"], "out": []}])
+        options = {"max_imbalance": random.choice([0.0, 0.3]), "movable": movable}
+        before = pr.colocate(pairs, placement, routers=routers).routers_before
+        plan = pr.colocate(pairs, placement, routers=before, **options)
+        for name, moves in plan.migrations.items():
+            if movable == "untabled":
+                assert not set(moves.values) & set(before[name].table)
+            else:
+                assert set(moves.values) <= set(movable.get(name, ()))
+        again = pr.colocate(pairs, placement, routers=plan.routers, **options)
+        if movable != "untabled":  # with it, what was placed is in the table now, and stays
+            assert not again.changes
+        assert not plan.from_scratch
+        routers = pr.colocate(pairs, placement, routers=plan.routers).routers
+
+
+def test_new_keys_join_their_partners():
+    """Keys that came after the plan go where their partners are, and nothing else moves."""
+    rows = [(f"a{i}", f"b{i}", 10) for i in range(24)]
+    plan = pr.colocate(top(rows), 4)
+    assert plan.locality == 1
+    late = rows + [(f"a{i}", f"new{i}", 5) for i in range(24)]
+    placed = pr.colocate(top(late), 4, routers=plan.routers, movable="untabled")
+    assert placed.locality > plan.locality * 0.97
+    assert not len(placed.migrations["in"])
+    assert all(value.startswith("new") for value in placed.migrations["out"].values)
+    assert pr.ColocationPlan.from_json(placed.to_json()) == placed
+
+
+@settings(max_examples=effort(100))
+@given(st.randoms(use_true_random=False))
 def test_table_holds(random):
     placement = placements(random)
     routers = None
@@ -652,6 +688,9 @@ NAN, INF = float("nan"), float("inf")
         (GOOD, 2, {"state_sizes": {"in": ([1], [1, 2])}}, ValueError, "state_sizes: expected 1"),
         (GOOD, 2, {"loads": {"in": {"a": NAN}}}, ValueError, "loads: expected finite"),
         (GOOD, 2, {"loads": {"in": {"a": 0.0}}}, ValueError, "loads: expected some load for 'in'"),
+        (GOOD, 2, {"movable": "new"}, ValueError, "movable: expected 'untabled', keys or None"),
+        (GOOD, 2, {"movable": 3}, TypeError, "movable: expected {op: values}, got int"),
+        (GOOD, 2, {"movable": {"x": []}}, ValueError, "movable: expected operators of the pairs"),
         (GOOD, 2, {"routers": 3}, TypeError, "routers: expected {op: router}, got int"),
         (GOOD, 2, {"routers": [pr.Router(2)]}, ValueError, "routers: expected one for each"),
         (GOOD, 2, {"routers": {"in": pr.Router(2)}}, ValueError, "routers: expected all operators"),

@@ -29,6 +29,14 @@ def test_matches_reference(steps, problem):
     assert got["where"].tolist() == refine(problem, problem.current, **steps)
 
 
+@pytest.mark.parametrize("steps", STEPS)
+@given(problem=problems(fixed=True))
+def test_fixed_stay(steps, problem):
+    got = native(problem).refine(array(problem.current), **steps)["where"].tolist()
+    assert got == refine(problem, problem.current, **steps)
+    assert all(got[v] == problem.current[v] for v in problem.fixed)
+
+
 def test_matches_reference_on_many():
     random = Random(7)
     for _ in range(effort(300)):

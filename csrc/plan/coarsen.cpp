@@ -98,8 +98,9 @@ class Clustering {
     return static_cast<double>(shared_[c]) / std::sqrt(static_cast<double>(load));
   }
   [[nodiscard]] bool alike(Vertex v, Vertex c) const {
-    return where_.empty() || (where_[v] == where_[c] && p_.current[v] == p_.current[c] &&
-                              p_.origin[v] == p_.origin[c]);
+    return where_.empty() ||
+           (where_[v] == where_[c] && p_.current[v] == p_.current[c] &&
+            p_.origin[v] == p_.origin[c] && p_.is_fixed(v) == p_.is_fixed(c));
   }
   [[nodiscard]] bool fits(Vertex v, Vertex c) const {
     if (!alike(v, c)) return false;  // an overflow is shared by all that its cluster attracts
@@ -154,6 +155,7 @@ class Clustering {
   out.stake.resize(n);
   out.current.resize(n);
   out.origin.resize(n);
+  out.fixed.resize(fine.fixed.empty() ? 0 : n);
   std::vector<std::size_t> start(n + 1);
   for (std::size_t v = 0; v < fine.vertices(); ++v) {
     const std::size_t c = cluster[v];
@@ -165,6 +167,7 @@ class Clustering {
     out.stake[c] += fine.stake[v];
     out.current[c] = fine.current[v];
     out.origin[c] = fine.origin[v];
+    if (!fine.fixed.empty()) out.fixed[c] = fine.fixed[v];
   }
   std::partial_sum(start.begin(), start.end(), start.begin());
   std::vector<Vertex> inside(fine.vertices());
@@ -208,6 +211,7 @@ class Clustering {
   std::fill(out.current.begin(), out.current.end(), 0);
   std::fill(out.origin.begin(), out.origin.end(), 0);
   out.home.clear();
+  out.fixed.clear();
   out.max_migration = -1;
   return out;
 }

@@ -64,8 +64,11 @@ class Rounds {
     std::fill(plain.origin.begin(), plain.origin.end(), 0);
     plain.max_migration = -1;
     plain.max_table.assign(p_.operators, -1);
-    for (const std::int64_t weight : p_.weight) little_ += weight;
+    for (std::size_t v = 0; v < p_.vertices(); ++v)
+      if (!p_.is_fixed(v))
+        for (const std::int64_t weight : p_.weights(v)) little_ += weight;
     little_ = little_ / 2 * kNear / kLittle;
+    if (!p_.fixed.empty()) return;  // a start moves everything
     if (fresh) add(plain, partition(plain, seed), true);
     for (const auto& start : starts) add(plain, start, false);
   }

@@ -14,9 +14,10 @@
 //              taken or max_migration is given: a start that is so much better leaves little for it
 // The one of the greatest worth that holds the bounds is taken (ties: the earlier); where staying
 // does not hold them, the one that is least beyond them. Unless it takes off overload, it has to be
-// worth more than staying by 1 / 1024 of all traffic. It ends with the round that stays. Every
-// round but the last makes the value greater by more than its stakes, so the price of moving is
-// paid by the whole way too; max_migration counts from the origin in all of them.
+// worth more than staying by 1 / 1024 of the traffic of vertices that may move. Where some are
+// fixed, there are no starts. It ends with the round that stays. Every round but the last makes the
+// value greater by more than its stakes, so the price of moving is paid by the whole way too;
+// max_migration counts from the origin in all of them.
 //
 // Guarantees, each a test of that name in tests/test_colocate.py:
 //   unchanged_moves_nothing   a plan made again on the same statistics, without a budget of bytes,
@@ -24,6 +25,7 @@
 //                             the last one of the plan before
 //   budget_holds              no more state moves than max_migration, unless the bound on the table
 //                             sends more of it home
+//   fixed_stay                a vertex that is fixed does not move
 //   table_holds               no more keys of an operator are away from home than max_table
 //   repeatable                equal input gives an equal plan
 // Cost: that of partition(), once, and about two improve(). Threads: pure.

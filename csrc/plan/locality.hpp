@@ -14,6 +14,7 @@
 //   current    where the vertex is. A vertex elsewhere pays its stake.
 //   origin     where the state is: what max_migration is counted from
 //   home       where the vertex is without an entry in the table; empty: there is no bound on it
+//   fixed      1: the vertex stays where it is, whatever it costs; empty: none does
 //   overload   sum over operators and servers of what is above the limit, times the operator's
 //              penalty
 //   value      sum over edges of weight * near(ends) - overload
@@ -47,6 +48,7 @@ struct LocalityProblem {
   std::vector<StateSize> size;
   std::vector<std::int64_t> stake;
   std::vector<Position> current, origin, home;
+  std::vector<std::uint8_t> fixed;
   // by edge, both ways: the row of v is [offsets[v], offsets[v + 1])
   std::vector<std::size_t> offsets{0};
   std::vector<Vertex> neighbour;
@@ -69,6 +71,9 @@ struct LocalityProblem {
   [[nodiscard]] std::size_t vertices() const noexcept { return member.size(); }
   [[nodiscard]] std::int64_t load_of(std::size_t vertex, std::size_t op) const noexcept {
     return load[vertex * operators + op];
+  }
+  [[nodiscard]] bool is_fixed(std::size_t vertex) const noexcept {
+    return !fixed.empty() && fixed[vertex] != 0;
   }
   [[nodiscard]] std::span<const Vertex> neighbours(std::size_t vertex) const noexcept {
     return {neighbour.data() + offsets[vertex], offsets[vertex + 1] - offsets[vertex]};

@@ -252,10 +252,12 @@ class Refiner {
     return p_.max_migration < 0 || more <= 0 || a_.migration + more <= p_.max_migration;
   }
   [[nodiscard]] bool bounds_allow(std::size_t v, Position to) const {
-    return budget_allows(more_migration(v, to)) && table_allows(p_.member[v], more_tabled(v, to));
+    return !p_.is_fixed(v) && budget_allows(more_migration(v, to)) &&
+           table_allows(p_.member[v], more_tabled(v, to));
   }
   [[nodiscard]] bool pair_allowed(std::size_t v, Position t, std::size_t u, Position s) const {
-    return budget_allows(more_migration(v, t) + more_migration(u, s)) &&
+    return !p_.is_fixed(v) && !p_.is_fixed(u) &&
+           budget_allows(more_migration(v, t) + more_migration(u, s)) &&
            table_allows(p_.member[v], more_tabled(v, t) + more_tabled(u, s));
   }
 
@@ -536,7 +538,7 @@ class Refiner {
 
   void trim_table(std::size_t o) {
     const auto out = [&](std::size_t v) {
-      return (p_.member[v] >> o & 1) != 0 && a_.where[v] != p_.home[v];
+      return !p_.is_fixed(v) && (p_.member[v] >> o & 1) != 0 && a_.where[v] != p_.home[v];
     };
     send(
         out, p_.home, [](std::size_t) { return 1.0; },
@@ -544,7 +546,7 @@ class Refiner {
   }
   void trim_migration() {
     const auto out = [&](std::size_t v) {
-      return p_.size[v] > 0 && a_.where[v] != p_.origin[v] &&
+      return !p_.is_fixed(v) && p_.size[v] > 0 && a_.where[v] != p_.origin[v] &&
              table_allows(p_.member[v], more_tabled(v, p_.origin[v]));
     };
     send(

@@ -2,13 +2,13 @@
 // (locality.hpp) and hold each operator's own limit, which a partitioner with one weight per vertex
 // cannot (C1).
 //
-// gain(v, t) is what moving v to server t adds to the worth. A move is allowed where, after it, t
-// is within its limits for every operator of v, no more vertices of an operator are away from home
-// than max_table, unless the move makes them fewer, and no more state is away from its origin than
-// max_migration, unless the move makes it less. best(v) is the allowed move of the greatest gain
-// (ties: smaller server) to a server that v shares traffic with (by nearness) or is on now
-// (`current`). Where v brings load to an operator that is over its limit on its server, any server
-// will do, and in a pass also one without room (but not one that is closed to v), if the overload
+// gain(v, t) is what moving v to server t adds to the worth. A move is allowed where v is not fixed
+// and, after the move, t is within its limits for every operator of v, no more vertices of an
+// operator are away from home than max_table, unless the move makes them fewer, and no more state
+// is away from its origin than max_migration, unless the move makes it less. best(v) is the allowed
+// move of the greatest gain (ties: smaller server) to a server that v shares traffic with (by
+// nearness) or is on now (`current`). Where v brings load to an operator that is over its limit on
+// its server, any server will do, and in a pass also one without room (but not one that is closed to v), if the overload
 // as a whole does not grow. Steps, in the order in which refine() takes them:
 //   repair     Vertices with load where an operator is over its limit are queued by the loss per
 //              load of their best move (minus its gain without overload, over what they bring to
@@ -45,6 +45,7 @@
 //   matches_reference   equal to the plain twin
 //   never_worse         but for repair and trim, the worth never sinks
 //   limits_hold         passes and exchanges never make the overload greater
+//   fixed_stay          no step moves a vertex that is fixed
 //   bounds_hold         the table is within its bound, or no greater than it was; so is migration,
 //                       unless the bound on the table sends more home
 // Cost: about O(edges) per pass and a queue of the vertices; rows of connections are kept for

@@ -25,6 +25,7 @@ class Problem:
     penalty: list[int] = field(default_factory=list)
     max_table: list[int | None] = field(default_factory=list)
     max_migration: int | None = None
+    fixed: frozenset[int] = frozenset()
 
     @property
     def vertices(self) -> range:

@@ -46,6 +46,8 @@ class Refinement:
     def bounds_allow(self, where: list[int]) -> bool:
         """Whether table and migration are within their bounds, or no greater than now."""
         p = self.problem
+        if any(where[v] != self.where[v] for v in p.fixed):
+            return False
         moves, now = migration(p, where), migration(p, self.where)
         if p.max_migration is not None and moves > now and moves > p.max_migration:
             return False
@@ -184,8 +186,10 @@ class Refinement:
         unit: Callable[[int], int],
         enough: Callable[[], bool],
     ) -> None:
+        p = self.problem
+
         def out(v: int) -> bool:
-            return concerned(v) and self.where[v] != targets[v]
+            return v not in p.fixed and concerned(v) and self.where[v] != targets[v]
 
         def rank(v: int) -> float:
             return self.gain(v, targets[v]) / unit(v)
