@@ -182,7 +182,9 @@ def test_fixed_stay(random):
     routers = None
     for _ in range(3):
         pairs = random_pairs(random)
-        movable = random.choice(["untabled", {"out": ["b1", "b2", "b9"]}, {"in": ["a1"], "out": []}])
+        movable = random.choice(
+            ["untabled", {"out": ["b1", "b2", "b9"]}, {"in": ["a1"], "out": []}]
+        )
         options = {"max_imbalance": random.choice([0.0, 0.3]), "movable": movable}
         before = pr.colocate(pairs, placement, routers=routers).routers_before
         plan = pr.colocate(pairs, placement, routers=before, **options)

@@ -92,7 +92,7 @@ def test_gate_lets_balance_through():
     top = pr.TopPairs(*map(list, zip(*rows, strict=True)), np.zeros(40, np.int64))
     top = top._replace(counts=np.array(top.counts))
     ring = pr.Ring(2, salt=1)
-    everything = {value: 0 for value in range(40)}
+    everything = dict.fromkeys(range(40), 0)
     routers = {name: pr.Router(ring, everything) for name in ("in", "out")}
     plan = pr.colocate(top, 2, routers=routers)
     assert plan.locality_before == 1

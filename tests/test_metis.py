@@ -80,7 +80,12 @@ def test_widths_of_integers():
         ({"neighbours": [1, 3, 0, 2, 1, 3, 2, -1]}, "neighbours: expected vertices from 0 to 3"),
         ({"neighbours": [1, 3, 0, 2, 1, 2, 2, 0]}, "neighbours: expected no loops, got one at 2"),
         (
-            {"offsets": [0, 2, 4], "neighbours": [1, 1, 0, 0], "edge_weights": [1] * 4, "vertex_weights": [1, 1]},
+            {
+                "offsets": [0, 2, 4],
+                "neighbours": [1, 1, 0, 0],
+                "edge_weights": [1] * 4,
+                "vertex_weights": [1, 1],
+            },
             "neighbours: expected each edge once, got 0 to 1 twice",
         ),
         ({"offsets": [0, 2, 4, 6, 9]}, "offsets: expected 0 to 8"),
