@@ -21,8 +21,8 @@ from bench.report import goals_table, surroundings
 PAGE = Path(__file__).with_name("CANEILL.md")
 ABOUT = (
     "Written by the command below. Localities, bytes and moves are counted, so they do not depend"
-    " on the machine; times do: compare those within a table only. A cell is the mean over the weeks,"
-    " in brackets the least and the greatest."
+    " on the machine; times do: compare those within a table only. A cell is the mean over the"
+    " weeks, in brackets the least and the greatest."
 )
 # Rows of the figure index by the number of the figure, then what goes beyond it.
 FIGURES = colocating.FIGURES

@@ -42,19 +42,20 @@ LINK = 10 * GIGABIT
 WORK, MESSAGE, BYTE = 10e-6, 2.8e-6, 0.5e-9  # seconds: a record, a remote one, each end of a byte
 
 MODEL = (
-    f"Records are (integer, integer, padding), {KEYS_PER_SERVER} integers for each server instead"
-    " of one, so that hashing is balanced; `locality` of them have equal integers, the others two"
-    " that differ, uniformly. Both operators have one task on each server, and a salt of their own"
-    " (C18). Tables of the locality-aware arm are what `colocate` makes of a sample; worst case"
-    " puts equal integers on neighbouring servers. Link bytes are counted: every record that leaves its"
-    f" server between the operators, {HEADER} bytes and its padding; sources emit on the server of"
-    " the first key (C19), so that nothing else crosses a link; with one source elsewhere, the"
-    " bytes from source to first operator are those of every record, in all arms alike. **Throughput is"
-    f" a model**: a record takes {1e6 * WORK:g} us of its servers' time, a remote one"
-    f" {1e6 * MESSAGE:g} us more (set so that sending everything without padding costs the paper's"
-    f" 22 %) and {1e9 * BYTE:g} ns for each byte at either end; links carry 10 Gb/s each way; the"
-    " busiest server or link is the limit. Claims about throughput are judged in this model and"
-    " say nothing about a real engine."
+    f"Records are (integer, integer, padding), {KEYS_PER_SERVER} integers for each server"
+    " instead of one, so that hashing is balanced; `locality` of them have equal integers, the"
+    " others two that differ, uniformly. Both operators have one task on each server, and a"
+    " salt of their own (C18). Tables of the locality-aware arm are what `colocate` makes of a"
+    " sample; worst case puts equal integers on neighbouring servers. Link bytes are counted:"
+    f" every record that leaves its server between the operators, {HEADER} bytes and its"
+    " padding; sources emit on the server of the first key (C19), so that nothing else crosses"
+    " a link; with one source elsewhere, the bytes from source to first operator are those of"
+    " every record, in all arms alike. **Throughput is a model**: a record takes"
+    f" {1e6 * WORK:g} us of its servers' time, a remote one {1e6 * MESSAGE:g} us more (set so"
+    f" that sending everything without padding costs the paper's 22 %) and {1e9 * BYTE:g} ns"
+    " for each byte at either end; links carry 10 Gb/s each way; the busiest server or link is"
+    " the limit. Claims about throughput are judged in this model and say nothing about a real"
+    " engine."
 )
 
 

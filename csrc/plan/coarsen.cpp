@@ -98,9 +98,8 @@ class Clustering {
     return static_cast<double>(shared_[c]) / std::sqrt(static_cast<double>(load));
   }
   [[nodiscard]] bool alike(Vertex v, Vertex c) const {
-    return where_.empty() ||
-           (where_[v] == where_[c] && p_.current[v] == p_.current[c] &&
-            p_.origin[v] == p_.origin[c] && p_.is_fixed(v) == p_.is_fixed(c));
+    return where_.empty() || (where_[v] == where_[c] && p_.current[v] == p_.current[c] &&
+                              p_.origin[v] == p_.origin[c] && p_.is_fixed(v) == p_.is_fixed(c));
   }
   [[nodiscard]] bool fits(Vertex v, Vertex c) const {
     if (!alike(v, c)) return false;  // an overflow is shared by all that its cluster attracts

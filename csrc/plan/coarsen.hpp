@@ -7,16 +7,16 @@
 //            operator more than 1 / (4 * servers) of its load, nor 4 times the mean of a vertex;
 //            else it joins the overflow of that cluster, and where that is full too, or there is
 //            none, it is the next one. With `where` only vertices of the same where, current and
-//            origin are joined, and fixed ones with fixed ones. Loads, sizes, stakes and traffic add up; a coarse vertex has no
-//            home (the bound on the table is for the finest level).
-// partition() Coarsens until at most max(512, 24 * servers) vertices are left, or nothing is gained.
-//            Those are placed 8 times (less where there are many edges among them, at least twice), by
-//            halving the servers and what is on them again and again
-//            (the best of 4 seeded halves, grown from one vertex by the greatest share of traffic
-//            with the half, then refined), each is improved, the one of the greatest value is kept
-//            and refined on the way back. Limits are 3 % wider on the coarsest level, and less so
-//            on those between. Where a vertex is now, whether it is fixed, stakes and bounds do not count: it depends on
-//            traffic, loads, limits and seed alone.
+//            origin are joined, and fixed ones with fixed ones. Loads, sizes, stakes and traffic
+//            add up; a coarse vertex has no home (the bound on the table is for the finest level).
+// partition() Coarsens until at most max(512, 24 * servers) vertices are left, or nothing is
+//            gained. Those are placed 8 times (less where there are many edges among them, at least
+//            twice), by halving the servers and what is on them again and again (the best of 4
+//            seeded halves, grown from one vertex by the greatest share of traffic with the half,
+//            then refined), each is improved, the one of the greatest value is kept and refined on
+//            the way back. Limits are 3 % wider on the coarsest level, and less so on those
+//            between. Where a vertex is now, whether it is fixed, stakes and bounds do not count:
+//            it depends on traffic, loads, limits and seed alone.
 // improve()  The same on the way of an arrangement: coarsens within it, refines from there.
 //
 // Guarantees, each a test of that name in tests/test_coarsen.py:

@@ -4,14 +4,15 @@
 // answer so far, so that stakes are paid for what the round moves, and these are compared:
 //   stay       everything where it is
 //   starts     partition() where `fresh`, and the partitions given, each where its value is greater
-//              than that of staying by more than the fee (once improved without stakes and bounds; refined alone where
-//              there are more than 2^18 pairs): its parts are matched to the servers so that most
-//              bytes (where nothing has state: most load) stay where they are (matching.hpp; where
-//              distances or limits tell servers apart, only if that makes the worth greater), then
-//              refine(). The fee is taken off its worth.
+//              than that of staying by more than the fee (once improved without stakes and bounds;
+//              refined alone where there are more than 2^18 pairs): its parts are matched to the
+//              servers so that most bytes (where nothing has state: most load) stay where they are
+//              (matching.hpp; where distances or limits tell servers apart, only if that makes the
+//              worth greater), then refine(). The fee is taken off its worth.
 //   warm       from where everything is: improve() (coarsen.hpp) where the value, its overload left
-//              aside, is at least 4/5 of the greatest of a start. Else refine() (refine.hpp), and only where no start was
-//              taken or max_migration is given: a start that is so much better leaves little for it
+//              aside, is at least 4/5 of the greatest of a start. Else refine() (refine.hpp), and
+//              only where no start was taken or max_migration is given: a start that is so much
+//              better leaves little for it
 // The one of the greatest worth that holds the bounds is taken (ties: the earlier); where staying
 // does not hold them, the one that is least beyond them. Unless it takes off overload, it has to be
 // worth more than staying by 1 / 1024 of the traffic of vertices that may move. Where some are

@@ -52,7 +52,8 @@ std::vector<Position> place_inside(const InsideProblem& p) {
   StateSize budget = p.max_migration;
   for (std::size_t s = 0; s < on.size(); ++s) {
     if (keys[s].empty()) continue;
-    // The last task is closed: it holds the keys that come, and is the home of those from elsewhere.
+    // The last task is closed: it holds the keys that come, and is the home of those from
+    // elsewhere.
     Problem inside;
     const auto outside = static_cast<Position>(on[s].size());
     for (const Position t : on[s]) {
