@@ -1,4 +1,4 @@
-"""The experiments of paper 001: no row of the figure index is missing, and the loop counts right."""
+"""The experiments of paper 001: no row of the figure index is missing; the loop counts right."""
 
 import subprocess
 import sys
