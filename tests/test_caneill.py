@@ -144,7 +144,7 @@ def test_hash_arm_is_blind():
 def test_link_bytes():
     aware = colocating.flow("locality-aware", 4, 0.8, 1000, 1, 20_000)
     worst = colocating.flow("worst case", 4, 1.0, 1000, 1, 20_000)
-    assert aware.local == pytest.approx(0.8 + 0.2 / 4, abs=0.03)
+    assert aware.local == pytest.approx(0.8 + 0.2 / 4, abs=0.05)
     assert aware.link == pytest.approx((1 - aware.local) * (1000 + colocating.HEADER))
     assert worst.local == 0
     assert worst.throughput() < aware.throughput()

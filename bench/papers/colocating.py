@@ -103,15 +103,20 @@ def routers_of(arm: str, servers: int, locality: float, seed: int) -> dict[str, 
     return pr.colocate(pairs, servers, routers=hashed).routers
 
 
+@cache
 def flow(arm: str, servers: int, locality: float, padding: int, seed: int, records: int) -> Flow:
+    if padding:  # goes the same ways
+        bare = flow(arm, servers, locality, 0, seed, records)
+        size = HEADER + padding
+        return replace(bare, link=(1 - bare.local) * size, size=size)
     ins, outs = synthetic(servers, locality, records, seed)
     routers = routers_of(arm, servers, locality, seed)
     a, b = routers["in"].route(ins), routers["out"].route(outs)
     away = a != b
     counted = [np.bincount(at, minlength=servers) / records for at in (a[away], b[away], a, b)]
-    size = HEADER + padding
     worked = (counted[2] + counted[3]) / 2
-    return Flow(1 - float(away.mean()), float(away.mean()) * size, *counted[:2], worked, size)
+    share = float(away.mean())
+    return Flow(1 - share, share * HEADER, *counted[:2], worked, HEADER)
 
 
 ARMS = ("hash", "worst case", "locality-aware")
@@ -577,7 +582,7 @@ WANTED = (
 
 def grid(quick: bool, placements: int) -> list[Policy]:
     decays: Sequence[float] = (0.9, 0.95)
-    weights: Sequence[float] = (0.0, 0.02, 0.05)
+    weights: Sequence[float] = (0.0, 0.02) if placements else (0.0, 0.02, 0.05)
     news: Sequence[float] = (0.03, 0.2) if placements else (0.03,)
     if quick:
         decays, weights, news = decays[:1], weights[1:2], news[:1]
@@ -721,7 +726,7 @@ def draw_frontier(
     last: int,
 ) -> None:
     """Locality over traffic moved on the judged weeks; drawn after the choice was made."""
-    weights = (0.0, 0.02, 0.05, 0.1, 0.2)[:: scale.pick(1, 4)]
+    weights = (0.0, 0.02, 0.05, 0.2)[:: scale.pick(1, 4)]
     lines = {}
     table = out.table("judged weeks, frontier: arm", "migration weight", *HEADINGS)
     for label, found in policies.items():
