@@ -12,6 +12,8 @@ array([3, 0], dtype=int32)
 
 from pyroute import protocol, workloads
 from pyroute._core import FormatError, simd
+from pyroute.colocate import colocate
+from pyroute.colocation import ColocationPlan
 from pyroute.cost_sketch import CostSketch
 from pyroute.dynamic_grouping import DynamicGrouping
 from pyroute.gate import Decision, Gate
@@ -19,6 +21,7 @@ from pyroute.homes import FlinkKeyGroup, KafkaHash, SparkHash, StormHash
 from pyroute.key_group import GroupOrders, GroupPlan, GroupReport, KeyGroups, plan_groups
 from pyroute.key_stats import KeyStats, Snapshot
 from pyroute.keys import Keys, keys
+from pyroute.locality_forecast import Forecast, LocalityForecast
 from pyroute.plan import Migrations, Plan, PlanDiff
 from pyroute.rebalance import elastic, rebalance
 from pyroute.ring import Ring
@@ -28,10 +31,12 @@ from pyroute.space_saving import PairSpaceSaving, SpaceSaving, TopKeys, TopPairs
 __version__ = "0.1.0"
 
 __all__ = [
+    "ColocationPlan",
     "CostSketch",
     "Decision",
     "DynamicGrouping",
     "FlinkKeyGroup",
+    "Forecast",
     "FormatError",
     "Gate",
     "GroupOrders",
@@ -41,6 +46,7 @@ __all__ = [
     "KeyGroups",
     "KeyStats",
     "Keys",
+    "LocalityForecast",
     "Migrations",
     "PairSpaceSaving",
     "Plan",
@@ -54,6 +60,7 @@ __all__ = [
     "TopKeys",
     "TopPairs",
     "__version__",
+    "colocate",
     "elastic",
     "keys",
     "plan_groups",

@@ -39,13 +39,14 @@ class Figure(Section):
 
     plots: dict[str, list[Panel]] = field(default_factory=dict)
     claims: list[Claim] = field(default_factory=list)
+    folder: str = "fang"  # of the plots, beside the page
 
     def claim(self, text: str, measured: str, holds: bool | None) -> None:
         self.claims.append(Claim(self.title, text, measured, holds))
 
     def plot(self, name: str, *panels: Panel) -> None:
         self.plots[name] = list(panels)
-        self.say(f"![{self.title}](fang/{name}.png)")
+        self.say(f"![{self.title}]({self.folder}/{name}.png)")
 
     def lines(self) -> list[str]:
         out = super().lines()
