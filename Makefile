@@ -61,7 +61,7 @@ bench: build .venv/installed-bench
 	@$(BIN)/python -m bench.compare
 
 papers: build .venv/installed-bench
-	@$(BIN)/python -m bench.papers.caneill
+	@$(BIN)/python -m bench.papers.caneill --write
 	@$(BIN)/python -m bench.papers.fang
 
 sanitize: build

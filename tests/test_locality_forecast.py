@@ -74,7 +74,7 @@ def test_gate_weighs_what_is_expected():
     weighed = plan.with_forecast(forecast)
     assert weighed == plan
     assert "of the next interval" in weighed.summary()
-    refusal = Gate(min_gain=0.05).decide(weighed, 0)
+    refusal = Gate(min_gain=0.05, dead_band=9).decide(weighed, 0)
     assert not refusal
     assert refusal.reason.startswith("gain: ")
     assert Gate(min_gain=0.0, dead_band=9).decide(weighed, 0)

@@ -160,7 +160,8 @@ class Policy:
     hysteresis: float = 0.005
     max_imbalance: float = 0.03
     placements: int = 0  # how often a week new keys are placed
-    new_imbalance: float = 0.03  # limit when they are
+    new_imbalance: float = 0.2  # limit when they are
+    new_weight: float = 0.5  # their migration weight
 
     def __str__(self) -> str:
         loads = "those of the pairs" if self.load_decay is None else f"decay {self.load_decay:g}"
@@ -169,7 +170,7 @@ class Policy:
             f" hysteresis {self.hysteresis:g}, limit {self.max_imbalance:g}"
         )
         if self.placements:
-            out += f", new keys {self.placements} times a week within {self.new_imbalance:g}"
+            out += f", new keys {self.placements} times a week, weight {self.new_weight:g}"
         return out
 
 
@@ -301,6 +302,7 @@ def meet(
     where = places(stream, routers)
     steps = max(1, policy.placements)
     placed = 0.0
+    known = tuple(seen.copy() for seen in history.seen)
     for step in range(steps):
         now = week + (step + 1) / steps
         met.add(stream.between(week + step / steps, now), where)
@@ -309,7 +311,7 @@ def meet(
         window = stream.between(now - 1, now)
         new = {
             name: np.unique(keys[~seen[keys]])
-            for name, seen, keys in zip(("in", "out"), history.seen, window, strict=True)
+            for name, seen, keys in zip(("in", "out"), known, window, strict=True)
         }
         codes, counts = stream.pairs(now - 1, now)
         plan = pr.colocate(
@@ -318,11 +320,13 @@ def meet(
             routers=routers,
             movable=new,
             max_imbalance=policy.new_imbalance,
-            migration_weight=policy.migration_weight,
+            migration_weight=policy.new_weight,
         )
         routers = plan.routers
         after = places(stream, routers)
         placed += moved(window, where, after)
+        for seen, name in zip(known, ("in", "out"), strict=True):
+            seen[new[name]] = True  # each is placed once, and stays there until the plan
         where = after
     return routers, where, placed / max(1, met.records)
 
