@@ -94,7 +94,8 @@ def colocate(
         How far the load of a task may be above the mean of its operator, as a share of it;
         `{op: share}` for limits that differ.
     max_table
-        How many keys of one operator may be away from their home; None: any number.
+        How many keys of one operator may be away from their home; None: any number. Keys of the
+        table that are in no pair stay where they are, or are the first to go home.
     state_sizes
         Bytes that move if a key moves: `{op: {value: bytes}}`; a `Snapshot`, or values and sizes
         as two arrays, will do too. Keys that are not named have none. Without it a key's state is
@@ -361,7 +362,7 @@ class Side:
         most = self.options["max_table"]
         if most is None:
             return -1
-        return max(0, most - int((self.rest != self.home)[self.idle].sum()))
+        return max(0, int(most) - int((self.rest != self.home)[self.idle].sum()))
 
     def limits(self) -> Ints:
         """Units of load that keys may bring to each server; below 0: it takes none."""
@@ -547,7 +548,10 @@ def _fixed_of(
     """Which vertices stay; empty where all may move."""
     if options["movable"] is None:
         return np.empty(0, np.uint8)
-    return np.concatenate([side.fixed for side in sides])[live.mask].astype(np.uint8)
+    out: npt.NDArray[np.uint8] = np.concatenate([side.fixed for side in sides])[live.mask].astype(
+        np.uint8
+    )
+    return out
 
 
 def _weights(graph: _core.PairGraph, sides: Sequence[Side]) -> Ints:
