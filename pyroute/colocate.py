@@ -94,7 +94,8 @@ def colocate(
         How far the load of a task may be above the mean of its operator, as a share of it;
         `{op: share}` for limits that differ.
     max_table
-        How many keys of one operator may be away from their home; None: any number.
+        How many keys of one operator may be away from their home; None: any number. Keys of the
+        table that are in no pair stay where they are, or are the first to go home.
     state_sizes
         Bytes that move if a key moves: `{op: {value: bytes}}`; a `Snapshot`, or values and sizes
         as two arrays, will do too. Keys that are not named have none. Without it a key's state is
@@ -156,14 +157,19 @@ def colocate(
     totals = _totals(relations, graph)
     for side in sides:
         side.fill(graph, given, totals)
-    problem = _problem(graph, sides, near, options)
-    prepared = time.perf_counter()
-    starts = _starts(graph, sides, len(servers), options)
-    made = problem.colocate(starts, "native" in options["partitioner"], options["seed"])
-    left = options["max_migration"]
-    left = None if left is None else max(0, left - made["migration"])
     for side in sides:
-        left = side.settle(made["where"][side.begin : side.end], left)
+        side.retire(graph)
+    live = _Live(graph, sides)
+    left = options["max_migration"]
+    left = None if left is None else max(0, left - sum(side.retired_bytes for side in sides))
+    problem = _problem(graph, live, sides, near, {**options, "max_migration": left})
+    prepared = time.perf_counter()
+    starts = _starts(graph, live, sides, len(servers), options)
+    made = problem.colocate(starts, "native" in options["partitioner"], options["seed"])
+    left = None if left is None else max(0, left - made["migration"])
+    where = live.everywhere(made["where"], sides)
+    for side in sides:
+        left = side.settle(where[side.begin : side.end], left)
     measures = _measures(graph, sides, near, totals)
     measures |= {"rounds": made["rounds"], "from_scratch": made["start"] >= 0}
     measures |= {"prepared": prepared - started, "seconds": time.perf_counter() - started}
@@ -194,7 +200,9 @@ class Side:
     sizes: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     split: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
     fixed: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    idle: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
     current: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    rest: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     home: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     target: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     background: Reals = field(default_factory=lambda: np.empty(0))
@@ -325,6 +333,37 @@ class Side:
             self.sizes = np.zeros(len(self.ids), np.int64)
         self.sizes[self.split] = 0
 
+    def retire(self, graph: _core.PairGraph) -> None:
+        """Say where keys of the table that are in no pair go: they stay, or go home for room.
+
+        They are no part of the problem, so that a plan made again, when some of them have left the
+        table, is made for the same one. Home go as many as the bound on the table has no room for
+        if every other key had an entry, those with the least state first.
+        """
+        self.idle = np.diff(graph.offsets[self.begin : self.end + 1]) == 0
+        self.rest = self.current.copy()
+        most = self.options["max_table"]
+        if most is None:
+            return
+        away = np.flatnonzero(self.idle & ~self.fixed & (self.current != self.home))
+        beyond = int((~self.idle).sum()) + len(away) - most
+        order = np.lexsort((self.ids[away], self.sizes[away]))
+        sent = away[order[: max(0, beyond)]]
+        self.rest[sent] = self.home[sent]
+
+    @property
+    def retired_bytes(self) -> int:
+        """State of keys in no pair that go home."""
+        return int(self.sizes[self.rest != self.current].sum())
+
+    @property
+    def entries_left(self) -> int:
+        """What keys in no pair leave of the bound on the table; -1: any number."""
+        most = self.options["max_table"]
+        if most is None:
+            return -1
+        return max(0, int(most) - int((self.rest != self.home)[self.idle].sum()))
+
     def limits(self) -> Ints:
         """Units of load that keys may bring to each server; below 0: it takes none."""
         n = len(self.servers)
@@ -334,6 +373,7 @@ class Side:
         level = (1 + imbalance) * self.mean * (1 + _TOLERANCE)
         allowed = np.bincount(self.server_of, level * self.capacities, n)
         taken = np.bincount(self.server_of, self.background, n)
+        taken += np.bincount(self.server_of[self.rest[self.idle]], self.loads[self.idle], n)
         limit = np.floor((allowed - taken) / self.unit)
         closed = np.bincount(self.server_of, self.capacities, n) == 0
         out: Ints = np.where(closed, -1, np.maximum(limit, -(2.0**60))).astype(np.int64)
@@ -341,14 +381,15 @@ class Side:
 
     def settle(self, where: npt.NDArray[np.int32], left: int | None) -> int | None:
         """Choose tasks inside the servers; what is left of the budget for moves inside."""
-        most, free, stays = self.options["max_table"], ~self.fixed, self.fixed
-        tabled = int((self.current != self.home)[stays].sum())
-        self.target = self.current.copy()
+        stays = self.fixed | self.idle
+        free, most = ~stays, self.options["max_table"]
+        tabled = int((self.rest != self.home)[stays].sum())
+        self.target = self.rest.copy()
         self.target[free] = _core.place_inside(
             self.server_of,
             self.capacities,
             self.background
-            + np.bincount(self.current[stays], self.loads[stays], len(self.background)),
+            + np.bincount(self.rest[stays], self.loads[stays], len(self.background)),
             self.ids[free],
             self.loads[free],
             self.sizes[free],
@@ -440,8 +481,33 @@ def _totals(relations: Mapping[tuple[str, str], Pairs], graph: _core.PairGraph) 
     return Totals(everything, rest, unnamed)
 
 
+class _Live:
+    """The vertices that have pairs, numbered without the others."""
+
+    def __init__(self, graph: _core.PairGraph, sides: Sequence[Side]) -> None:
+        self.mask = ~np.concatenate([side.idle for side in sides])
+        self.offsets = graph.offsets
+        self.neighbours = graph.neighbours
+        if not self.mask.all():
+            self.offsets = np.append(graph.offsets[:-1][self.mask], graph.offsets[-1])
+            number = np.cumsum(self.mask) - 1
+            self.neighbours = number[graph.neighbours].astype(np.uint32)
+
+    def everywhere(
+        self, where: npt.NDArray[np.int32], sides: Sequence[Side]
+    ) -> npt.NDArray[np.int32]:
+        """The servers of all vertices, from those of the live ones."""
+        out = np.concatenate([side.server_of[side.rest] for side in sides])
+        out[self.mask] = where
+        return out
+
+
 def _problem(
-    graph: _core.PairGraph, sides: Sequence[Side], near: Ints, options: Mapping[str, Any]
+    graph: _core.PairGraph,
+    live: _Live,
+    sides: Sequence[Side],
+    near: Ints,
+    options: Mapping[str, Any],
 ) -> _core.Locality:
     n, m = graph.vertices, len(sides)
     load = np.zeros((n, m), np.int64)
@@ -449,39 +515,43 @@ def _problem(
     for i, side in enumerate(sides):
         load[side.begin : side.end, i] = side.units
         member[side.begin : side.end] = np.uint64(1 << i)
-    sizes = np.concatenate([side.sizes for side in sides])
+    sizes = np.concatenate([side.sizes for side in sides])[live.mask]
     price = options["migration_weight"] * graph.total * _core.NEAR / max(1, int(sizes.sum()))
-    current = np.concatenate([side.server_of[side.current] for side in sides])
-    bounds = [side.options["max_table"] for side in sides]
+    current = np.concatenate([side.server_of[side.current] for side in sides])[live.mask]
     budget = options["max_migration"]
     return _core.Locality(
         servers=len(near),
         operators=m,
-        load=load.ravel(),
-        member=member,
+        load=load[live.mask].ravel(),
+        member=member[live.mask],
         size=sizes,
         stake=np.minimum(np.rint(sizes * price), 2.0**56).astype(np.int64),
         current=current,
         origin=current,
-        home=np.concatenate([side.server_of[side.home] for side in sides]),
-        offsets=graph.offsets,
-        neighbour=graph.neighbours,
+        home=np.concatenate([side.server_of[side.home] for side in sides])[live.mask],
+        offsets=live.offsets,
+        neighbour=live.neighbours,
         weight=_weights(graph, sides),
         limit=np.concatenate([side.limits() for side in sides]),
         penalty=np.array([side.penalty for side in sides]),
         near=near.ravel(),
-        max_table=np.array([-1 if bound is None else bound for bound in bounds]),
+        max_table=np.array([side.entries_left for side in sides]),
         max_migration=-1 if budget is None else budget,
-        fixed=_fixed_of(sides, options),
+        fixed=_fixed_of(live, sides, options),
         fee=round(options["hysteresis"] * graph.total * _core.NEAR),
     )
 
 
-def _fixed_of(sides: Sequence[Side], options: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
+def _fixed_of(
+    live: _Live, sides: Sequence[Side], options: Mapping[str, Any]
+) -> npt.NDArray[np.uint8]:
     """Which vertices stay; empty where all may move."""
     if options["movable"] is None:
         return np.empty(0, np.uint8)
-    return np.concatenate([side.fixed for side in sides]).astype(np.uint8)
+    out: npt.NDArray[np.uint8] = np.concatenate([side.fixed for side in sides])[live.mask].astype(
+        np.uint8
+    )
+    return out
 
 
 def _weights(graph: _core.PairGraph, sides: Sequence[Side]) -> Ints:
@@ -494,7 +564,11 @@ def _weights(graph: _core.PairGraph, sides: Sequence[Side]) -> Ints:
 
 
 def _starts(
-    graph: _core.PairGraph, sides: Sequence[Side], servers: int, options: Mapping[str, Any]
+    graph: _core.PairGraph,
+    live: _Live,
+    sides: Sequence[Side],
+    servers: int,
+    options: Mapping[str, Any],
 ) -> list[npt.NDArray[np.int32]]:
     if "metis" not in options["partitioner"]:
         return []
@@ -504,10 +578,10 @@ def _starts(
         for side in sides
     ]
     parts = metis.partition(
-        graph.offsets,
-        graph.neighbours,
+        live.offsets,
+        live.neighbours,
         graph.counts,
-        np.concatenate(weights),
+        np.concatenate(weights)[live.mask],
         servers,
         max_imbalance=min(side.options["max_imbalance"] for side in sides),
         seed=options["seed"] % (1 << 31),

@@ -153,6 +153,27 @@ def test_unchanged_moves_nothing(random):
         assert not again.changes
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("most", [None, 8])
+def test_keys_in_no_pair_stay(seed, most):
+    """Tabled keys that the statistics have forgotten stay; where there is no room, they go home."""
+    random = Random(seed)
+    first = pr.colocate(random_pairs(random), 3, max_table=most)
+    pairs = random_pairs(random, pairs=10)
+    plan = pr.colocate(pairs, 3, routers=first.routers, max_table=most)
+    for name, named in (("in", set(pairs.in_values)), ("out", set(pairs.out_values))):
+        idle = set(first.tables[name]) - named
+        moved = set(plan.migrations[name].values) & idle
+        assert len(moved) == (
+            0 if most is None else min(len(idle), max(0, len(named | idle) - most))
+        )
+        homes = first.routers[name].home
+        for value in moved:
+            assert plan.routers[name].route_one(value) == homes.homes([value])[0]
+    again = pr.colocate(pairs, 3, routers=plan.routers, max_table=most)
+    assert not again.changes
+
+
 @settings(max_examples=effort(150))
 @given(st.randoms(use_true_random=False))
 def test_budget_holds(random):

@@ -531,8 +531,8 @@ def figure_12(scale: Scale) -> Figure:
         f" counted by `PairSpaceSaving` of the given capacity; the plan is met by the same weeks,"
         f" and by week {last}."
     )
-    kept = [10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, distinct]
-    kept = kept[:: scale.pick(1, 2)]
+    steps = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000)
+    kept = [*(step for step in steps if step < distinct), distinct][:: scale.pick(1, 2)]
     servers = range(2, 7, scale.pick(1, 2))
     table = out.table("pairs kept", "share", *(f"n = {n}" for n in servers), "memory, kB")
     same: dict[int, list[float]] = {n: [] for n in servers}
