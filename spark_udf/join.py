@@ -781,9 +781,9 @@ class Work:
 
 
 def _gain(plan: Plan, slots: int) -> float:
-    """How much sooner the last task ends, as a share."""
+    """How much sooner the last task ends, as a share; 0 where it does not."""
     before, after = _span(plan.loads_before, slots), _span(plan.loads_after, slots)
-    return 1 - after / before if before else 0.0
+    return max(0.0, 1 - after / before) if before else 0.0
 
 
 def _span(loads: Iterable[float], slots: int) -> float:
