@@ -61,6 +61,7 @@ bench: build .venv/installed-bench
 	@$(BIN)/python -m bench.compare
 
 papers: build .venv/installed-bench
+	@$(BIN)/python -m bench.papers.caneill --write
 	@$(BIN)/python -m bench.papers.fang
 	@$(BIN)/python -m bench.papers.rivetti
 

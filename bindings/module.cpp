@@ -16,6 +16,7 @@ void bind_router(py::module_& m);
 void bind_planner(py::module_& m);
 void bind_plan(py::module_& m);
 void bind_key_group(py::module_& m);
+void bind_colocate(py::module_& m);
 void bind_posg(py::module_& m);
 }  // namespace pyroute
 
@@ -44,5 +45,6 @@ PYBIND11_MODULE(_core, m) {
   bind_planner(m);
   bind_plan(m);
   bind_key_group(m);
+  bind_colocate(m);
   bind_posg(m);
 }

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyroute import policies, posg, workloads
+from pyroute import policies, posg, protocol, workloads
 from pyroute._core import FormatError, simd
+from pyroute.colocate import colocate
+from pyroute.colocation import ColocationPlan
 from pyroute.cost_sketch import CostSketch
 from pyroute.dynamic_grouping import DynamicGrouping
 from pyroute.gate import Decision, Gate
@@ -23,6 +25,7 @@ from pyroute.homes import FlinkKeyGroup, KafkaHash, SparkHash, StormHash
 from pyroute.key_group import GroupOrders, GroupPlan, GroupReport, KeyGroups, plan_groups
 from pyroute.key_stats import KeyStats, Snapshot
 from pyroute.keys import Keys, keys
+from pyroute.locality_forecast import Forecast, LocalityForecast
 from pyroute.plan import Migrations, Plan, PlanDiff
 from pyroute.rebalance import elastic, rebalance
 from pyroute.ring import Ring
@@ -35,10 +38,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ColocationPlan",
     "CostSketch",
     "Decision",
     "DynamicGrouping",
     "FlinkKeyGroup",
+    "Forecast",
     "FormatError",
     "Gate",
     "GroupOrders",
@@ -48,6 +53,7 @@ __all__ = [
     "KeyGroups",
     "KeyStats",
     "Keys",
+    "LocalityForecast",
     "Migrations",
     "PairSpaceSaving",
     "Plan",
@@ -62,11 +68,13 @@ __all__ = [
     "TopPairs",
     "__version__",
     "arena",
+    "colocate",
     "elastic",
     "keys",
     "plan_groups",
     "policies",
     "posg",
+    "protocol",
     "rebalance",
     "simd",
     "workloads",

@@ -84,8 +84,12 @@ def explain(plan: Plan, value: Any) -> str:
 
 
 def _identity(plan: Plan, value: Any) -> np.uint64:
+    return identity(value, plan.facts.named)
+
+
+def identity(value: Any, named: bool) -> np.uint64:
     """The id of a value; of a plan that knows ids alone, an integer is one."""
-    if not plan.facts.named and isinstance(value, int | np.integer):
+    if not named and isinstance(value, int | np.integer):
         return np.uint64(value)
     if isinstance(value, Keys):
         return value.ids[0]  # type: ignore[no-any-return]

@@ -62,6 +62,12 @@ class _Plan(Protocol):
     def level_after(self) -> float: ...
 
 
+class _Several(Protocol):
+    """A plan for several routers, which says how the gate is to read it."""
+
+    def for_gate(self) -> _Plan: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What the gate says about one plan; true where the plan is to be applied."""
@@ -117,10 +123,13 @@ class Gate:
         `plan.forced` (a task is drained or removed), or the home changes (`plan.home` is not
         None): applied.
     dead band
-        `plan.imbalance_before <= dead_band`: not applied.
+        `plan.imbalance_before <= dead_band`: not applied. Not asked of a `ColocationPlan`.
     gain
         The share by which the bottleneck shrinks, `(level_before - level_after) / level_before`,
-        0 where nothing is loaded. `gain < min_gain`: not applied.
+        0 where nothing is loaded. Of a `ColocationPlan`: the share of the traffic that becomes
+        local (as its forecast says; without one, by the least that the counts can have been), or,
+        where the imbalance of an operator is beyond the dead band and that is more, the share by
+        which its bottleneck shrinks. `gain < min_gain`: not applied.
     ping-pong
         The last `memory` plans that were applied and not forced are remembered, each with its
         gain. A migration goes back where its target is the task that the key left in one of
@@ -240,13 +249,13 @@ class Gate:
         self._plans = deque(maxlen=self._memory)
         self._returns = 0
 
-    def decide(self, plan: _Plan, now: float) -> Decision:
+    def decide(self, plan: _Plan | _Several, now: float) -> Decision:
         """Say whether to apply a plan, and count it as applied where the answer is yes.
 
         Parameters
         ----------
         plan
-            What `rebalance` or `elastic` gave.
+            What `rebalance`, `elastic` or `colocate` gave.
         now
             The time, not below that of the call before.
         """
@@ -256,7 +265,7 @@ class Gate:
                 f"now: expected at least {self._last_decided!r}, the time of the call before,"
                 f" got {now!r}"
             )
-        seen = _Seen.of(plan)
+        seen = _Seen.of(plan.for_gate() if hasattr(plan, "for_gate") else plan, self._dead_band)
         decision = self._judge(seen, now)
         self._last_decided = now
         if decision.apply:
@@ -272,11 +281,12 @@ class Gate:
             return Decision(False, "nothing to change")
         if plan.forced:
             return Decision(True, f"forced: {plan.forced}")
-        if plan.imbalance <= self._dead_band:
+        if plan.imbalance <= self._dead_band and not plan.expected:
             refused = _compare(plan.imbalance, "<=", self._dead_band)
             return Decision(False, f"dead band: imbalance {refused}")
         if plan.gain < self._min_gain:
-            return Decision(False, f"gain: {_compare(plan.gain, '<', self._min_gain)}")
+            refused = _compare(plan.gain, "<", self._min_gain)
+            return Decision(False, f"gain: {refused}{plan.expected}")
         share, gained = self._going_back(plan)
         if share > 0.5:
             self._returns = returns + 1
@@ -293,11 +303,10 @@ class Gate:
         refusal = self._too_dear(plan, now)
         if refusal is not None:
             return Decision(False, refusal)
-        return Decision(
-            True,
-            f"applied: gain {_compare(plan.gain, '>=', self._min_gain)},"
-            f" imbalance {_compare(plan.imbalance, '>', self._dead_band)}",
-        )
+        reason = f"applied: gain {_compare(plan.gain, '>=', self._min_gain)}{plan.expected}"
+        if plan.imbalance > self._dead_band:
+            reason += f", imbalance {_compare(plan.imbalance, '>', self._dead_band)}"
+        return Decision(True, reason)
 
     def _going_back(self, plan: _Seen) -> tuple[float, float]:
         """Share of the state that goes back, and the greatest gain of the plans concerned."""
@@ -427,9 +436,10 @@ class _Seen:
     targets: npt.NDArray[np.int32]
     weights: npt.NDArray[np.float64]  # state sizes; 1 for each key where all are 0
     weighed: str  # "state", or "keys"
+    expected: str  # of a gain in locality: what says so; empty: it is one in balance
 
     @classmethod
-    def of(cls, plan: _Plan) -> Self:
+    def of(cls, plan: _Plan, dead_band: float) -> Self:
         try:
             moves = plan.migrations
             columns = moves.ids, moves.sources, moves.targets, moves.state_sizes
@@ -457,17 +467,25 @@ class _Seen:
         reasons = ["a task is drained or removed"] * forced
         reasons += ["the home changes"] * (home is not None)
         stateless = not sizes.any()
+        gain = (before - after) / before if before > 0 else 0.0
+        expected = ""
+        local = getattr(plan, "locality_gain", None)
+        if local is not None:
+            balance = gain if imbalance > dead_band else 0.0
+            gain = max(balance, _finite(local, "plan.locality_gain"))
+            expected = f" ({getattr(plan, 'expected', '')})" if gain > balance else " (balance)"
         return cls(
             changes=changes,
             forced=" and ".join(reasons),
             imbalance=_finite(imbalance, "plan.imbalance_before"),
-            gain=(before - after) / before if before > 0 else 0.0,
+            gain=gain,
             migration_cost=_not_negative(cost, "plan.migration_cost"),
             ids=ids,
             sources=sources,
             targets=targets,
             weights=np.ones(len(ids)) if stateless else sizes,
             weighed="keys" if stateless else "state",
+            expected=expected,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pyspark
@@ -31,6 +32,26 @@ def session() -> SparkSession:
     if active is None:
         raise RuntimeError("session: expected an active SparkSession, got none: create one first")
     return active
+
+
+def slots(spark: SparkSession, tasks: int) -> int:
+    """How many of so many tasks run at a time; all of them where the settings do not say it."""
+    local = re.fullmatch(r"local(?:\[(\d+|\*)(?:,.*)?\])?", _setting(spark, "spark.master"))
+    if local:
+        cores = (os.cpu_count() or 1) if local[1] == "*" else int(local[1] or 1)
+    elif _setting(spark, "spark.dynamicAllocation.enabled", "false").lower() == "true":
+        return tasks
+    else:
+        numbers = [_setting(spark, f"spark.executor.{name}") for name in ("instances", "cores")]
+        if not all(number.isdecimal() for number in numbers):
+            return tasks
+        cores = int(numbers[0]) * int(numbers[1])
+    each = _setting(spark, "spark.task.cpus", "1")
+    return max(1, min(tasks, cores // (int(each) if each.isdecimal() else 1)))
+
+
+def _setting(spark: SparkSession, name: str, default: str = "") -> str:
+    return spark.conf.get(name, default) or default
 
 
 def expect_frame(value: object, name: str) -> None:

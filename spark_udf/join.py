@@ -31,10 +31,11 @@ for a second column to sort by. A join that Spark would broadcast is left to it.
 from __future__ import annotations
 
 import functools
+import heapq
 import logging
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,7 +64,7 @@ COPIES = 0.25
 """What the copies of a split key may cost, as a share of what is spread."""
 
 MIN_GAIN = 0.1
-"""A join whose slowest task balance would make less than a tenth shorter is left to Spark."""
+"""A join that balance would make less than a tenth shorter is left to Spark."""
 
 SAMPLE_ROWS = 500_000
 """Rows of each side that `auto` statistics count, about."""
@@ -221,7 +222,8 @@ def balance_join(
         Frames to count keys in instead of the left and the right, where these are dear to compute;
         they have the key's columns under the same names.
     min_gain
-        By how much balance has to make the slowest task shorter, as a share of it.
+        By how much sooner the last task has to end, as a share, for balance to be worth it. Where
+        more tasks than cores are asked for, a long task costs little: others run beside it.
     salt
         What spreads the rows of a split key, for the left and for the right: a pure function of
         the row. None is a hash of the whole row, which needs all columns of that side and cannot
@@ -255,9 +257,13 @@ def balance_join(
     if mergeable:
         advice = "; mergeable work could be split"
         placing.plan.reasons = [r.replace(advice, kind.why) for r in placing.plan.reasons]
-    gain = _gain(placing.plan)
+    slots = _spark.slots(left.sparkSession, len(router.tasks))
+    gain = _gain(placing.plan, slots)
     if gain < min_gain:
-        reason = f"left to Spark: balance would make the slowest task {gain:.1%} shorter"
+        reason = (
+            f"left to Spark: balance would make its {len(router.tasks)} tasks, {slots} at a time,"
+            f" {gain:.1%} shorter"
+        )
         df = left.join(right, names, kind.name)
         return work.left_to_spark(df, names, placing, reason)
     bits = _bits(len(router.tasks), work.measured)
@@ -774,10 +780,18 @@ class Work:
             )
 
 
-def _gain(plan: Plan) -> float:
-    """How much shorter the slowest task is, as a share."""
-    before, after = max(plan.loads_before, default=0.0), max(plan.loads_after, default=0.0)
-    return 1 - after / before if before else 0.0
+def _gain(plan: Plan, slots: int) -> float:
+    """How much sooner the last task ends, as a share; 0 where it does not."""
+    before, after = _span(plan.loads_before, slots), _span(plan.loads_after, slots)
+    return max(0.0, 1 - after / before) if before else 0.0
+
+
+def _span(loads: Iterable[float], slots: int) -> float:
+    """When the last of these tasks ends if so many run at a time, in their order, as Spark does."""
+    ends = [0.0] * slots
+    for load in loads:
+        heapq.heapreplace(ends, ends[0] + load)
+    return max(ends)
 
 
 def _directions(left: Reals, right: Reals, spreads: int) -> npt.NDArray[np.int64]:

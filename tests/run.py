@@ -159,9 +159,15 @@ def types(run: Run) -> None:
 
 def unit(run: Run) -> None:
     """All tests; those of the kernels also on the portable path; the examples of the docstrings."""
-    run.pytest("tests", "--ignore=tests/spark")
-    run.pytest("-m", "kernel", "tests", "--ignore=tests/spark", PYROUTE_SIMD="portable")
+    others = ["--ignore=tests/spark", "--ignore=tests/protocol"]
+    run.pytest("tests", *others)
+    run.pytest("-m", "kernel", "tests", *others, PYROUTE_SIMD="portable")
     run.pytest("--doctest-modules", "--doctest-ignore-import-errors", "pyroute", may_be_empty=True)
+
+
+def protocol(run: Run) -> None:
+    """Reconfiguration: schedules with faults, mutants, all interleavings, kill -9 over TCP."""
+    run.pytest("tests/protocol")
 
 
 def spark(run: Run) -> None:
@@ -184,7 +190,8 @@ def sanitize(run: Run) -> None:
     shutil.copytree(ROOT / "tests", lib / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", lib)
     run.pytest(
-        *("-m", "kernel", "-p", "no:cacheprovider", "tests", "--ignore=tests/spark"),
+        *("-m", "kernel", "-p", "no:cacheprovider", "tests"),
+        *("--ignore=tests/spark", "--ignore=tests/protocol"),
         cwd=lib,
         PYTHONPATH=str(lib),
         PYTHONMALLOC="malloc",
@@ -257,6 +264,7 @@ PARTS = [
     Part(lint, 30),
     Part(types, 90),
     Part(unit, 240),
+    Part(protocol, 240),
     Part(spark, 600),
     Part(sanitize, 240),
     Part(sdist, 240),

@@ -36,6 +36,7 @@ SECTIONS = {
     "words_stream": "words_stream",
     "stream": "stream",
     "tpch_stream": "tpch_stream",
+    "colocated": "colocated",
 }
 
 

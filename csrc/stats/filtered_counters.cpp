@@ -384,12 +384,22 @@ Count FilteredCounters::estimate(Key id) const noexcept {
 }
 
 std::vector<FilteredCounters::Entry> FilteredCounters::entries() const {
+  auto out = entries_unordered(size_);
+  std::sort(out.begin(), out.end(), before);
+  return out;
+}
+
+std::vector<FilteredCounters::Entry> FilteredCounters::entries_unordered(std::size_t most) const {
   std::vector<Entry> out;
   out.reserve(size_);
   for (std::size_t slot = 0; slot < slots(); ++slot)
     if (count_at(slot) != 0)
       out.push_back({groups_[slot / kWays].ids[slot % kWays], count_at(slot), errors_[slot], slot});
-  std::sort(out.begin(), out.end(), before);
+  if (most < out.size()) {
+    std::nth_element(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(most), out.end(),
+                     before);
+    out.resize(most);
+  }
   return out;
 }
 

@@ -74,6 +74,8 @@ class FilteredCounters {
   [[nodiscard]] Count estimate(Key id) const noexcept;
   // All monitored ids, by (count descending, id ascending).
   [[nodiscard]] std::vector<Entry> entries() const;
+  // The first `most` of them, in any order.
+  [[nodiscard]] std::vector<Entry> entries_unordered(std::size_t most) const;
   [[nodiscard]] bool holds(std::size_t slot, Key id) const noexcept;
   [[nodiscard]] std::size_t find(Key id) const noexcept;  // slot, or slots() where not monitored
   [[nodiscard]] std::size_t slots() const noexcept { return groups_.size() * kWays; }

@@ -200,6 +200,16 @@ PairSpaceSaving::Top PairSpaceSaving::top(std::size_t most) const {
   return out;
 }
 
+std::vector<PairSpaceSaving::Pair> PairSpaceSaving::pairs() const {
+  std::vector<Pair> out;
+  out.reserve(size());
+  for (const auto& entry : counters_.entries_unordered(counters_.capacity())) {
+    const Key in = ins_[entry.slot];
+    out.push_back({in, out_of_pair(entry.id, in), entry.count, entry.error});
+  }
+  return out;
+}
+
 void PairSpaceSaving::estimate(const Batch& in_values, const Batch& out_values,
                                std::span<std::int64_t> out) const {
   Key outs[kBlock];

@@ -72,6 +72,14 @@ class PairSpaceSaving {
   void reset();
 
   [[nodiscard]] Top top(std::size_t most) const;
+  // The pairs of top(capacity) without their names, in any order.
+  struct Pair {
+    Key in, out;
+    Count count, error;
+  };
+  [[nodiscard]] std::vector<Pair> pairs() const;
+  [[nodiscard]] const Names& in_names() const noexcept { return in_names_; }
+  [[nodiscard]] const Names& out_names() const noexcept { return out_names_; }
   void estimate(const Batch& in_values, const Batch& out_values, std::span<std::int64_t> out) const;
   [[nodiscard]] std::size_t size() const noexcept {
     return std::min(counters_.size(), counters_.capacity());

@@ -40,6 +40,21 @@ def test_first_block(spark, blocks, capsys, where):
     assert "imbalance" in capsys.readouterr().out
 
 
+def test_colocated_block(spark, blocks, capsys):
+    from pyspark.sql import functions as F
+
+    rows = spark.range(400).select(
+        F.format_string("s%d", F.col("id") % 40).alias("state"),
+        F.format_string("h%d", F.col("id") % 80).alias("hashtag"),
+    )
+    code = blocks[1].replace("schema=...", 'schema="hashtag string"')
+    names = {"su": su, "pr": pr, "history": rows, "df": rows}
+    names |= {"enrich": lambda table: table.select(["hashtag"]), "count": lambda table: table}
+    exec(code, names)
+    assert capsys.readouterr().out.startswith("1.0 ")
+    assert names["result"].count() == 400
+
+
 def test_scheduling_block(spark, blocks):
     from pyspark.sql import functions as F
 
@@ -47,7 +62,7 @@ def test_scheduling_block(spark, blocks):
     earlier = spark.range(700).select(operation, (F.col("id") % 7 + 1).alias("seconds"))
     names = {"su": su, "pr": pr, "earlier": earlier, "df": earlier.drop("seconds")}
     names |= {"work": lambda batches: batches, "schema": "operation string"}
-    lines = blocks[1].splitlines()
+    lines = blocks[2].splitlines()
     lines[-1] = f"out = {lines[-1]}"
     exec("\n".join(lines), names)
     assert names["out"].count() == 700
@@ -61,7 +76,7 @@ def test_streaming_block(spark, blocks, tmp_path):
         .option("maxFilesPerTrigger", 1)
         .parquet(str(tmp_path / "in"))
     )
-    code = blocks[2].replace("/shared", str(tmp_path))
+    code = blocks[3].replace("/shared", str(tmp_path))
     exec(code, {"df": df, "su": su, "pa": pa, "pc": pc})
     state = su.read_state(tmp_path / "wordcount")
     counts = dict(zip(state["word"].to_pylist(), state["n"].to_pylist(), strict=True))

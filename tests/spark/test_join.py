@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import pyroute as pr
 import spark_udf as su
-from spark_udf import join
+from spark_udf import _spark, join
 
 HOWS = list(join.HOWS)
 PLACE = "pyroute_place"
@@ -196,10 +196,42 @@ def test_left_to_spark_where_little_is_gained(spark):
     left = spark.range(3000).select((number % 1000).alias("k"), number.alias("a"))
     made = su.balance_join(left, left.withColumnRenamed("a", "b"), "k", 4)
     assert not made.placed
-    assert "left to Spark: balance would make the slowest task" in made.plan.reasons[-1]
+    assert "left to Spark: balance would make its 4 tasks, 2 at a time," in made.plan.reasons[-1]
     assert PLACE not in made.df.columns
     assert made.df.count() == 9000
     assert su.balance_join(left, left, "k", 4, min_gain=0).placed
+
+
+class Settings:
+    """A session, as far as `slots` asks for it."""
+
+    def __init__(self, **settings):
+        self.conf = self
+        self.settings = {f"spark.{name.replace('_', '.')}": v for name, v in settings.items()}
+
+    def get(self, name, default):
+        return self.settings.get(name, default)
+
+
+def test_slots(spark):
+    assert _spark.slots(spark, 100) == 2
+    assert _spark.slots(Settings(master="local"), 9) == 1
+    assert _spark.slots(Settings(master="local[4,2]"), 9) == 4
+    assert _spark.slots(Settings(master="local[4]"), 3) == 3
+    assert _spark.slots(Settings(master="yarn"), 9) == 9
+    cluster = {"master": "k8s://x", "executor_instances": "3", "executor_cores": "2"}
+    assert _spark.slots(Settings(**cluster), 9) == 6
+    assert _spark.slots(Settings(**cluster, task_cpus="4"), 9) == 1
+    cluster["dynamicAllocation_enabled"] = "true"
+    assert _spark.slots(Settings(**cluster), 9) == 9
+
+
+def test_span_is_sparks():
+    """Tasks begin in their order, each where one ended first."""
+    assert join._span([3, 1, 1, 1], 2) == 3
+    assert join._span([1, 1, 1, 3], 2) == 4
+    assert join._span([5, 1], 4) == 5
+    assert join._span([], 4) == 0
 
 
 def test_hot_nulls(spark):

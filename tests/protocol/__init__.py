@@ -1,0 +1,1 @@
+"""The reconfiguration protocol, driven: schedules with faults, mutants, all interleavings, TCP."""
