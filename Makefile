@@ -63,7 +63,7 @@ bench: build .venv/installed-bench
 papers: build .venv/installed-bench
 	@$(BIN)/python -m bench.papers.caneill --write
 	@$(BIN)/python -m bench.papers.fang
-	@$(BIN)/python -m bench.papers.rivetti
+	@$(BIN)/python -m bench.papers.rivetti --write
 
 sanitize: build
 	@$(PYTHON) tests/run.py sanitize

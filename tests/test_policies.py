@@ -125,13 +125,15 @@ def test_planned_policies_balance_measured_costs(name):
 
 def test_kip_places_heavy_keys_and_weighs_the_rest():
     """Light keys are taken to be alike, so that it is not as even as what measures all."""
-    ids = stream(40_000, skew=0.8)
-    costs = (ids % 7 + 1).astype(float)
-    policy = begun("KIP")
-    tasks = play(policy, ids, costs)
-    late = slice(20_000, None)
-    hashed = play(begun("hash"), ids, costs)
-    assert imbalance(tasks[late], costs[late]) < 1.12 < imbalance(hashed[late], costs[late])
+    better = []
+    for seed in range(1, 8):
+        ids = stream(40_000, skew=0.8, seed=seed) * np.uint64(2 * seed + 1)  # other keys
+        costs = (ids % 7 + 1).astype(float)
+        policy = begun("KIP")
+        late = slice(20_000, None)
+        placed, hashed = (play(each, ids, costs)[late] for each in (policy, begun("hash")))
+        better.append(imbalance(placed, costs[late]) < imbalance(hashed, costs[late]))
+    assert all(better)
     assert len(policy._named) == 2 * TASKS
     # Buckets fill what the heavy keys leave of an even level.
     keys, at = np.unique(ids[35_000:], return_inverse=True)

@@ -7,14 +7,13 @@ goal. A full run writes FANG.md and the plots in fang/; --quick and --only print
 are looked for in the folder PYROUTE_DATA, else in ../shared/data beside the repository.
 """
 
-import argparse
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import workloads
 from bench.papers import figures, streams
 from bench.papers.page import Figure, claims_table, draw
+from bench.papers.paper import parser_of
 from bench.peers import Scale
 from bench.report import goals_table, surroundings
 
@@ -62,14 +61,7 @@ TRIED = Path(__file__).with_name("TRIED.md")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.papers.fang", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--quick", action="store_true", help="less work, rougher figures, no file")
-    parser.add_argument(
-        "--only", nargs="+", choices=SECTIONS, metavar="NAME", help=", ".join(SECTIONS)
-    )
-    parser.add_argument("--seed", type=int, default=workloads.SEED)
+    parser = parser_of("fang", __doc__, SECTIONS)
     parser.add_argument("--output", type=Path, help="file to write, also where --quick or --only")
     arguments = parser.parse_args()
     scale = Scale(arguments.quick, arguments.seed)

@@ -17,6 +17,7 @@ from bench.timing import contender, interleave
 from pyroute.arena import Cluster, Replay, Trace, replay
 from pyroute.policies import ALL, Policy
 
+FOLDER = "rivetti"
 SHUFFLE, POSG, POOLED, FULL = "shuffle", "POSG", "pooled", "full knowledge"
 AWARE, TWO = "load-aware shuffle", "power of two choices"
 QUIET = "pooled, quiet"  # answers only with reports
@@ -133,7 +134,7 @@ def mean_speed_up(found: Point, arm: str) -> float:
 
 
 def made_figure(title: str, question: str) -> Figure:
-    return Figure(title, question, folder="rivetti")
+    return Figure(title, question, folder=FOLDER)
 
 
 def about(scale: Scale, records: int = SHORT) -> str:
@@ -784,13 +785,15 @@ def event_rate(scale: Scale) -> Figure:
         )
         shares[name] = best.rate * bare / records
         table.add(name, best.rate, f"{shares[name]:.2f}", best.decision_ns)
-    least = min((share, name) for name, share in shares.items())
+    below = sorted((share, name) for name, share in shares.items() if share < 0.3)
+    named = ", ".join(f"{name} {share:.2f}x" for share, name in below)
     section.goals.append(
         Goal(
-            "event rate of the arena by a bare numba heap loop",
+            "event rate of the arena under each policy, by a bare numba heap loop",
             ">= 0.3x",
-            f"shuffle {shares[SHUFFLE]:.2f}x; least {least[0]:.2f}x, {least[1]}",
-            shares[SHUFFLE] >= 0.3,
+            f"{len(shares) - len(below)} of {len(shares)}; shuffle {shares[SHUFFLE]:.2f}x"
+            + (f"; below: {named}" if below else ""),
+            not below,
         )
     )
     return section
