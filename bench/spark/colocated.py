@@ -1,10 +1,12 @@
 """Do two keyed operators with the tables of one plan keep the second exchange off the network?
 
-Two hosts with a worker each. The first operator waits for nothing: it counts the records of its key
+Hosts with a worker each. The first operator waits for nothing: it counts the records of its key
 and makes each of them larger, as an operator does that looks something up; the second one adds up
 what it gets. Both arms run the same functions, and only the routers differ: Spark's own hash, or
 the two routers of `pr.colocate`, planned on records that come before the ones that are measured.
-Spark runs a task where most of its input is, so that partitions of equal number meet.
+Spark runs a task on a host that holds at least a fifth of its input, so that partitions of equal
+number meet: on two hosts only where the other one holds less than that, which takes a high
+locality; on six almost always. So there are both.
 """
 
 import hashlib
@@ -23,12 +25,13 @@ from bench.peers import Scale
 from bench.report import Section
 from bench.spark import generate, harness
 from bench.spark.harness import Arm, progress
-from bench.spark.hosts import Hosts, can_link, two_hosts
+from bench.spark.hosts import Hosts, can_link, hosts, linked_hosts
 from bench.spark.page import Raw, Spread, at_most, wall
 
-TITLE = "colocated: two keyed operators, one plan, two hosts"
-TASKS, FILES = 4, 4
-RATES = ("no link", "unlimited", "50mbit", "20mbit")
+TITLE = "colocated: two keyed operators, one plan, several hosts"
+FILES = 4
+SIX, ALONE = "six hosts", "no link"
+TASKS = {SIX: 6, ALONE: 4, "unlimited": 4, "50mbit": 4, "20mbit": 4}  # where, and partitions
 LARGER, COUNTED = "out string, payload binary", "out string, n bigint, bytes bigint"
 WEEK = 7 * 86_400
 
@@ -63,11 +66,15 @@ def arms(read: Callable[[], Any], plan: pr.ColocationPlan, size: int) -> list[Ar
         out = su.apply_by_key(passed, second, "out", func=added_up, schema=COUNTED)
         return out.toArrow()
 
-    by_hash = pr.Router(pr.SparkHash(TASKS, "string"))
+    by_hash = hashed(len(plan.in_router.tasks))
     return [
         Arm("hash", lambda: by(by_hash, by_hash)),
         Arm("colocated", lambda: by(plan.in_router, plan.out_router)),
     ]
+
+
+def hashed(tasks: int) -> pr.Router:
+    return pr.Router(pr.SparkHash(tasks, "string"))
 
 
 # -- records: those that a plan is made on, and those that come after
@@ -117,37 +124,49 @@ def in_files(name: str, table: pa.Table, seed: int) -> str:
 
 def measure(scale: Scale) -> Raw:
     size = scale.pick(1024, 256)
-    out: Raw = {"tasks": TASKS, "size": size, "cases": {}, "rates": {}}
-    made = {}
-    for name, (past, now) in cases(scale).items():
-        started = time.perf_counter()
-        pairs = pr.PairSpaceSaving(100_000)
-        pairs.observe(past.column("in"), past.column("out"))
-        plan = pr.colocate(pairs, TASKS)
-        seconds = time.perf_counter() - started
-        out["cases"][name] = {
-            "rows": now.num_rows,
-            "seconds": seconds,
-            "planned": plan.locality,
-            **placed(plan, now),
-        }
-        made[name] = (plan, in_files(name, now, scale.seed))
-    for rate in RATES if can_link() else RATES[:1]:
-        options = {"no link": {}, "unlimited": {"linked": True}}.get(rate, {"rate": rate})
-        with two_hosts(**options) as hosts:
-            out["rates"][rate] = on_hosts(hosts, scale, made, size, rate)
+    out: Raw = {"size": size, "cases": {}, "rates": {}}
+    found = cases(scale)
+    paths = {name: in_files(name, now, scale.seed) for name, (_, now) in found.items()}
+    plans: dict[int, dict[str, Any]] = {}
+    for tasks in sorted(set(TASKS.values())):
+        plans[tasks] = {}
+        for name, (past, now) in found.items():
+            started = time.perf_counter()
+            pairs = pr.PairSpaceSaving(100_000)
+            pairs.observe(past.column("in"), past.column("out"))
+            plan = pr.colocate(pairs, tasks)
+            seconds = time.perf_counter() - started
+            plans[tasks][name] = plan
+            out["cases"][f"{name}, {tasks} partitions"] = {
+                "rows": now.num_rows,
+                "seconds": seconds,
+                "planned": plan.locality,
+                **placed(plan, now),
+            }
+    for where, tasks in TASKS.items():
+        if where not in (SIX, ALONE) and not can_link():
+            continue
+        made = {name: (plan, paths[name]) for name, plan in plans[tasks].items()}
+        with _hosts_of(where) as running:
+            out["rates"][where] = on_hosts(running, scale, made, size, where)
     return out
+
+
+def _hosts_of(where: str) -> Any:
+    if where in (SIX, ALONE):
+        return hosts(6 if where == SIX else 2)
+    return linked_hosts(None if where == "unlimited" else where)
 
 
 def placed(plan: pr.ColocationPlan, now: pa.Table) -> Raw:
     """Which share of the records stays in a partition of equal number, and the greatest loads."""
     ins, outs = now.column("in"), now.column("out")
-    hashed = pr.Router(pr.SparkHash(TASKS, "string"))
-    both = {"hash": (hashed, hashed), "colocated": (plan.in_router, plan.out_router)}
+    tasks = len(plan.in_router.tasks)
+    both = {"hash": (hashed(tasks),) * 2, "colocated": (plan.in_router, plan.out_router)}
     found: Raw = {}
     for arm, routers in both.items():
         first, second = routers[0].route(ins), routers[1].route(outs)
-        loads = [np.bincount(tasks, minlength=TASKS) for tasks in (first, second)]
+        loads = [np.bincount(of, minlength=tasks) for of in (first, second)]
         found[arm] = {
             "local": float((first == second).mean()),
             "loads": [float(load.max() / load.mean()) for load in loads],
@@ -155,17 +174,17 @@ def placed(plan: pr.ColocationPlan, now: pa.Table) -> Raw:
     return found
 
 
-def on_hosts(hosts: Hosts, scale: Scale, made: Raw, size: int, rate: str) -> Raw:
-    options = {"spark.sql.shuffle.partitions": str(TASKS), **hosts.options()}
-    spark = harness.session(hosts.master, options)
+def on_hosts(running: Hosts, scale: Scale, made: Raw, size: int, where: str) -> Raw:
+    options = {"spark.sql.shuffle.partitions": str(TASKS.get(where, FILES)), **running.options()}
+    spark = harness.session(running.master, options)
     try:
         return {
             name: compare(
                 spark,
-                hosts,
+                running,
                 arms(lambda path=path: spark.read.parquet(path), plan, size),
                 scale.pick(5, 2),
-                f"{rate}, {name}",
+                f"{where}, {name}",
             )
             for name, (plan, path) in made.items()
         }
@@ -173,7 +192,7 @@ def on_hosts(hosts: Hosts, scale: Scale, made: Raw, size: int, rate: str) -> Raw
         spark.stop()
 
 
-def compare(spark: Any, hosts: Hosts, ways: list[Arm], repetitions: int, say: str) -> Raw:
+def compare(spark: Any, running: Hosts, ways: list[Arm], repetitions: int, say: str) -> Raw:
     """Wall time, bytes over the link, and what each exchange read from here and from there."""
     names = ("wall", "link", "remote", "local", "first_remote")
     found: Raw = {arm.name: {name: [] for name in names} for arm in ways}
@@ -182,7 +201,7 @@ def compare(spark: Any, hosts: Hosts, ways: list[Arm], repetitions: int, say: st
         for arm in ways[turn % len(ways) :] + ways[: turn % len(ways)]:
             group = f"{say} {arm.name} {turn}"
             spark.sparkContext.setJobGroup(group, arm.name)
-            before = hosts.link_bytes()
+            before = running.link_bytes()
             sample = harness.timed(spark, arm)
             answer = harness.same(answer, sample.answer, arm.name)
             if turn < 0:
@@ -190,7 +209,7 @@ def compare(spark: Any, hosts: Hosts, ways: list[Arm], repetitions: int, say: st
             first, second = exchanges(spark, group)
             figures = {
                 "wall": round(sample.wall, 3),
-                "link": hosts.link_bytes() - before,
+                "link": running.link_bytes() - before,
                 "remote": second["shuffleRemoteBytesRead"],
                 "local": second["shuffleLocalBytesRead"],
                 "first_remote": first["shuffleRemoteBytesRead"],
@@ -214,15 +233,21 @@ def exchanges(spark: Any, group: str) -> tuple[Any, Any]:
 def show(raw: Raw) -> Section:
     section = Section(TITLE, __doc__.split("\n")[0])
     section.say(
-        f"A standalone master, two workers of one core, {raw['tasks']} partitions for each operator"
-        f" ({raw['tasks']} 'servers' for the plan), {raw['size']:,} bytes added to each record by"
-        " the first one. 'No link': two addresses of the loopback; otherwise the second worker is"
-        " in a network namespace of its own, behind a link of that rate in each direction. Remote:"
-        " what the second exchange read from the other worker, as Spark counts it. Link: all bytes"
-        " that crossed it, the first exchange, Spark's own calls and headers included. Plans are"
-        " made from earlier records (synthetic: as many as are measured; congress: the four weeks"
-        " before); their time is not in the wall time and stands below. All answers are equal,"
-        " asserted in every run."
+        f"A standalone master and workers of one core, {raw['size']:,} bytes added to each record"
+        " by the first operator. 'Six hosts': as many addresses of the loopback, 6 partitions for"
+        " each operator (6 'servers' for the plan), on the cores of one machine, so that its times"
+        " say nothing. All others are two hosts and 4 partitions. 'No link': two addresses of the"
+        " loopback; otherwise the second worker is in a network namespace of its own, behind a link"
+        " of that rate in each direction. Remote: what the second exchange read from other workers,"
+        " as Spark counts it. Link: all bytes that crossed it, the first exchange, Spark's own"
+        " calls and headers included. Plans are made from earlier records (synthetic: as many as"
+        " are measured; congress: the four weeks before); their time is not in the wall time and"
+        " stands below. All answers are equal, asserted in every run."
+    )
+    section.say(
+        "Spark prefers every host that holds a fifth or more of a task's input. Of two hosts both"
+        " do where locality is below about 0.7 (60% local, congress): then it takes either, and"
+        " what is planned comes true by chance. Of six only the right one does."
     )
     table = section.table(
         *("case", "rows", "plan s", "local, planned", "local, hash", "local, then"),
@@ -238,11 +263,11 @@ def show(raw: Raw) -> Section:
             ),
         )
     table = section.table(
-        *("case", "link", "hash s", "colocated s", "ratio"),
+        *("case", "where", "hash s", "colocated s", "ratio"),
         *("remote, hash MB", "colocated MB", "link, hash MB", "colocated MB"),
     )
-    worst: list[float] = []
-    for rate, cases_of in raw["rates"].items():
+    for where, cases_of in raw["rates"].items():
+        shares = []
         for name, found in cases_of.items():
             ratio = wall(found, "colocated").over(wall(found, "hash"))
             bytes_of = [
@@ -251,10 +276,15 @@ def show(raw: Raw) -> Section:
                 for arm in ("hash", "colocated")
             ]
             times = [wall(found, arm).text() for arm in ("hash", "colocated")]
-            table.add(name, rate, *times, ratio.text(), *bytes_of)
-            remote = Spread(found["colocated"]["remote"]).over(Spread(found["hash"]["remote"]))
-            worst.append(remote.median)
-    section.goals.append(
-        at_most("remote bytes of the second exchange, colocated to hash", 1.0, Spread(worst))
-    )
+            table.add(name, where, *times, ratio.text(), *bytes_of)
+            shares.append(
+                Spread(found["colocated"]["remote"]).over(Spread(found["hash"]["remote"]))
+            )
+        section.goals.append(
+            at_most(
+                f"{where}: remote bytes of the second exchange, colocated to hash, worst case",
+                1.0,
+                max(shares, key=lambda share: share.median),
+            )
+        )
     return section

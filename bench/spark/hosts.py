@@ -1,8 +1,8 @@
-"""How do two hosts with a Spark worker each fit on one machine?
+"""How do several hosts with a Spark worker each fit on one machine?
 
-A standalone master and two workers, each a process of its own, as on a real cluster: on two
-addresses of the loopback, or with the second worker in a network namespace of its own, behind a
-link of a given rate (Linux, root, `ip` and `tc`). The driver and the first worker share a host.
+A standalone master and its workers, each a process of its own, as on a real cluster: on addresses
+of the loopback, or two of them, the second in a network namespace of its own, behind a link of a
+given rate (Linux, root, `ip` and `tc`). The driver and the first worker share a host.
 """
 
 import contextlib
@@ -32,6 +32,7 @@ class Hosts:
 
     master: str
     address: str  # of the driver
+    workers: int
     link: str | None  # the near end of the link, where there is one
 
     def options(self) -> dict[str, str]:
@@ -40,7 +41,7 @@ class Hosts:
             "spark.driver.bindAddress": self.address,
             "spark.executor.cores": "1",
             "spark.executor.memory": "1g",
-            "spark.cores.max": "2",
+            "spark.cores.max": str(self.workers),
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
             "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{PATIENCE:.0f}s",
             "spark.executorEnv.PYTHONPATH": str(harness.ROOT),
@@ -60,14 +61,24 @@ def can_link() -> bool:
 
 
 @contextlib.contextmanager
-def two_hosts(rate: str | None = None, *, linked: bool = False) -> Iterator[Hosts]:
-    """A running cluster: with a link where `linked`, of a rate such as "20mbit" where given."""
-    linked = linked or rate is not None
+def hosts(workers: int) -> Iterator[Hosts]:
+    """A running cluster, each worker on an address of the loopback."""
+    with _cluster([f"127.0.0.{i + 1}" for i in range(workers)], None) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def linked_hosts(rate: str | None = None) -> Iterator[Hosts]:
+    """A running cluster of two workers with a link between them, of a rate such as "20mbit"."""
+    with _link(rate), _cluster(ADDRESSES, NEAR) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def _cluster(addresses: Sequence[str], link: str | None) -> Iterator[Hosts]:
+    """A master at the first address, a worker at each; those after the first behind the link."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="pyroute-hosts-"))
-        addresses = ADDRESSES if linked else ("127.0.0.1", "127.0.0.2")
-        if linked:
-            stack.enter_context(_link(rate))
         port = _free_port(addresses[0])
         master = f"spark://{addresses[0]}:{port}"
         log = stack.enter_context((Path(folder) / "log").open("wb"))
@@ -75,11 +86,11 @@ def two_hosts(rate: str | None = None, *, linked: bool = False) -> Iterator[Host
         start.daemon("master.Master", addresses[0], f"--port {port}".split())
         _wait_for(addresses[0], port)
         for i, address in enumerate(addresses):
-            inside = ["ip", "netns", "exec", SPACE] if linked and i else []
+            inside = ["ip", "netns", "exec", SPACE] if link is not None and i else []
             where = str(Path(folder) / f"worker{i}")
             options = ["--cores", "1", "--memory", "2g", "--work-dir", where, master]
             start.daemon("worker.Worker", address, options, inside)
-        yield Hosts(master, addresses[0], NEAR if linked else None)
+        yield Hosts(master, addresses[0], len(addresses), link)
 
 
 @dataclass(frozen=True)

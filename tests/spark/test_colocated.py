@@ -17,16 +17,16 @@ import json
 import pyroute as pr
 from bench.peers import Scale
 from bench.spark import colocated, harness
-from bench.spark.hosts import two_hosts
+from bench.spark.hosts import hosts
 
 past, now = colocated.synthetic(2000, 0.9, 5)
 pairs = pr.PairSpaceSaving(100_000)
 pairs.observe(past.column("in"), past.column("out"))
-plan = pr.colocate(pairs, colocated.TASKS)
+plan = pr.colocate(pairs, 4)
 path = colocated.in_files("test", now, 5)
-with two_hosts() as hosts:
+with hosts(2) as running:
     scale = Scale(True, 5)
-    found = colocated.on_hosts(hosts, scale, {"test": (plan, path)}, 512, "test")["test"]
+    found = colocated.on_hosts(running, scale, {"test": (plan, path)}, 512, "test")["test"]
 shares = {
     name: [r / (r + l) for r, l in zip(arm["remote"], arm["local"])] for name, arm in found.items()
 }
