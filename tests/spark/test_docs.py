@@ -20,7 +20,7 @@ README = (ROOT / "README.md").read_text()
 @pytest.fixture
 def blocks():
     found = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    assert len(found) == 3
+    assert len(found) == 4
     return found
 
 
