@@ -5,8 +5,8 @@ and makes each of them larger, as an operator does that looks something up; the 
 what it gets. Both arms run the same functions, and only the routers differ: Spark's own hash, or
 the two routers of `pr.colocate`, planned on records that come before the ones that are measured.
 Spark runs a task on a host that holds at least a fifth of its input, so that partitions of equal
-number meet: on two hosts only where the other one holds less than that, which takes a high
-locality; on six almost always. So there are both.
+number meet where no other host holds as much: on two hosts that takes a higher locality than on
+six.
 """
 
 import hashlib
@@ -245,9 +245,9 @@ def show(raw: Raw) -> Section:
         " stands below. All answers are equal, asserted in every run."
     )
     section.say(
-        "Spark prefers every host that holds a fifth or more of a task's input. Of two hosts both"
-        " do where locality is below about 0.7 (60% local, congress): then it takes either, and"
-        " what is planned comes true by chance. Of six only the right one does."
+        "Spark prefers every host that holds a fifth or more of a task's input, and takes any of"
+        " these. Where locality is low several do, the more so where hosts are few or one of them"
+        " ran several tasks of the first operator: then what is planned comes true by chance."
     )
     table = section.table(
         *("case", "rows", "plan s", "local, planned", "local, hash", "local, then"),
