@@ -70,7 +70,7 @@ SAMPLE_ROWS = 500_000
 """Rows of each side that `auto` statistics count, about."""
 
 LEAST_ROWS = 50_000
-"""With fewer rows in a sample the size of a side was guessed wrong: all are counted."""
+"""With fewer rows in a sample the size of a side was guessed wrong: all of its are counted."""
 
 Reals = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.uint64]
@@ -568,9 +568,11 @@ def _count(frames: Sequence[DataFrame], method: str) -> Counts:
         raise ValueError(f"method: expected one of auto, exact, got {method}")
     shares = [1.0 if method == "exact" else _share(frame) for frame in frames]
     table = _counted(frames, shares)
-    for i in range(2):
-        if shares[i] < 1 and (pc.sum(table.column(-2 + i)).as_py() or 0) < LEAST_ROWS:
-            return _count(frames, "exact")
+    seen = [pc.sum(table.column(-2 + i)).as_py() or 0 for i in range(2)]
+    if any(share < 1 and rows < LEAST_ROWS for share, rows in zip(shares, seen, strict=True)):
+        pairs = zip(shares, seen, strict=True)
+        shares = [1.0 if rows < LEAST_ROWS else share for share, rows in pairs]
+        table = _counted(frames, shares)
     columns = table.columns[:-2]
     null = functools.reduce(pc.or_, [pc.is_null(column) for column in columns]).to_numpy()
     found = keys(*columns)
@@ -625,7 +627,7 @@ def _share(frame: DataFrame) -> float:
     """Which share of the rows to count, by what Spark's optimizer says of their size.
 
     It knows bytes, of compressed files too: a value is taken for 4 of them. Of joins it often
-    thinks far too much; then the sample is too small, and all rows are counted.
+    thinks far too much; then the sample is too small, and all rows of that side are counted.
     """
     (row,) = frame.sparkSession.sql("EXPLAIN COST SELECT * FROM {frame}", frame=frame).collect()
     found = re.search(r"sizeInBytes=([\d.E+]+) (\w*)B", row[0])

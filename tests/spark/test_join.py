@@ -179,6 +179,17 @@ def test_a_wrong_size_is_found_out(spark, samples):
     assert rows_of(made.df.drop(PLACE)) == rows_of(large.join(right, "k"))
 
 
+def test_a_wrong_size_of_one_side_leaves_the_other_sampled(spark, samples):
+    left = spark.createDataFrame(side(20, 40_000, 0.3, "a", 0.0, keys=500))
+    few = spark.createDataFrame(pa.table({"k": np.arange(500), "b": np.arange(500)}))
+    right = few.join(left.select("k").distinct(), "k", "leftsemi")  # Spark thinks that it is large
+    made = su.balance_join(left, right, "k", 6, min_gain=0)
+    assert made.statistics.method == "sampled"
+    assert "100.00% of the right" in made.statistics.reason
+    assert "100.00% of the left" not in made.statistics.reason
+    assert rows_of(made.df.drop(PLACE)) == rows_of(left.join(right, "k"))
+
+
 def test_counted_elsewhere(spark):
     """Keys are counted in the frames that are given; the result is that of the join."""
     left, right = map(spark.createDataFrame, CASES["left hot"][0]())
