@@ -295,6 +295,14 @@ class MixedBF(_Rebalanced):
     algorithm: ClassVar[str] = "mixed_bf"
 
 
+def _by_name(ids: Ids, named: Ids, tasks: Tasks, others: Tasks) -> Tasks:
+    """The task of each key that is named, ascending, and of all others the one given."""
+    if not len(named):
+        return others
+    at = np.searchsorted(named, ids) % len(named)
+    return np.where(named[at] == ids, tasks[at], others).astype(np.int32)
+
+
 class _Explicit(_Measured):
     """A few keys by name, all others by buckets of a hash, each bucket with an owner."""
 
@@ -313,11 +321,8 @@ class _Explicit(_Measured):
 
     def route(self, records: Records) -> Tasks:
         """By name, else by bucket."""
-        out = self._owners[self._bucket(records.ids)]
-        if len(self._named):
-            at = np.searchsorted(self._named, records.ids) % len(self._named)
-            out = np.where(self._named[at] == records.ids, self._tasks_of[at], out)
-        return out.astype(np.int32)
+        others = self._owners[self._bucket(records.ids)]
+        return _by_name(records.ids, self._named, self._tasks_of, others)
 
     def _set(self, named: dict[int, int]) -> None:
         self._named = np.array(sorted(named), np.uint64)
@@ -523,11 +528,8 @@ class Locality(_Measured):
         if records.sources is not None:
             self._ids.append(records.ids)
             self._sources.append(records.sources)
-        out = self._ring.homes(records.keys)
-        if len(self._named):
-            at = np.searchsorted(self._named, records.ids) % len(self._named)
-            out = np.where(self._named[at] == records.ids, self._tasks_of[at], out)
-        return out.astype(np.int32)
+        homes = self._ring.homes(records.keys)
+        return _by_name(records.ids, self._named, self._tasks_of, homes)
 
     def interval(self) -> None:
         """Place anew, the keys of most records first."""
