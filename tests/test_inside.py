@@ -62,6 +62,25 @@ def test_calm(case):
     assert place(case).tolist() == case["current"].tolist()
 
 
+def test_calm_above_limits():
+    """No placement is within limits, keys weigh nothing, and plans could go round in circles."""
+    n = 10
+    case = {
+        "server": np.array([1, 0, 0, 0, 1], np.int32),
+        "capacity": np.ones(5),
+        "base": np.zeros(5),
+        "id": np.arange(n, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15),
+        "load": np.array([0, 0, 0, 0, 2, 11, 13, 11, 11, 12], np.float64),
+        "size": np.zeros(n, np.int64),
+        "placed": np.array([1, 1, 1, 1, 1, 1, 0, 1, 1, 1], np.int32),
+        "current": np.zeros(n, np.int32),
+        "home": np.zeros(n, np.int32),
+        "max_imbalance": 0.0,
+    }
+    case["current"] = place(case)
+    assert place(case).tolist() == case["current"].tolist()
+
+
 @given(cases(), st.integers(0, 6))
 def test_table_holds(case, spare):
     outside = case["server"][case["home"]] != case["placed"]

@@ -7,19 +7,45 @@ namespace pyroute {
 namespace {
 
 constexpr std::int64_t kSearch = 64;
-constexpr int kRounds = 8;
 
-// Planned, and searched where a task is over its limit; again from there until nothing moves, so
-// that a plan made again moves nothing either.
-[[nodiscard]] std::vector<Position> settle(Problem p) {
-  for (int round = 0;; ++round) {
+// What is wrong with a placement: entries above the table's bound, then the greatest level above
+// the limit. A key on a task that is closed is worse than either.
+struct Excess {
+  std::int64_t closed, entries;
+  double level;
+
+  [[nodiscard]] bool better_than(const Excess& other) const noexcept {
+    if (closed != other.closed) return closed < other.closed;
+    if (entries != other.entries) return entries < other.entries;
+    return level < other.level * (1 - kTolerance);
+  }
+};
+
+[[nodiscard]] Excess excess(const Problem& p, const std::vector<Position>& where) {
+  Excess found{0, 0, limit_level(p)};
+  std::vector<Cost> load = p.base;
+  for (std::size_t i = 0; i < p.records(); ++i) {
+    load[index(where[i])] += p.cost[i];
+    found.closed += p.open[index(where[i])] == 0;
+    found.entries += where[i] != p.home[i];
+  }
+  found.entries = p.max_table < 0 ? 0 : std::max<std::int64_t>(0, found.entries - p.max_table);
+  for (std::size_t t = 0; t < p.tasks(); ++t)
+    if (p.open[t] != 0) found.level = std::max(found.level, load[t] / p.capacity[t]);
+  return found;
+}
+
+// Planned, and searched where a task is over its limit; again from there while that is better, so
+// that a plan made again moves nothing: where no placement is within limits, plans could go round
+// in circles. `size`: of all keys, as such a plan would see them.
+[[nodiscard]] std::vector<Position> settle(Problem p, const std::vector<StateSize>& size) {
+  for (;;) {
     Placement placed = plan(p, Algorithm::mixed, 0, 0);
-    double level = 0;
-    for (std::size_t t = 0; t < p.tasks(); ++t)
-      level = std::max(level, placed.load[t] / p.capacity[t]);
-    if (level > limit_level(p)) search(p, placed, kSearch);
-    if (placed.where == p.current || round == kRounds || p.max_migration >= 0) return placed.where;
+    if (excess(p, placed.where).level > limit_level(p)) search(p, placed, kSearch);
+    if (!excess(p, placed.where).better_than(excess(p, p.current))) return p.current;
     p.current = placed.where;
+    p.size = size;
+    if (p.max_migration >= 0) return p.current;
   }
 }
 
@@ -68,11 +94,13 @@ std::vector<Position> place_inside(const InsideProblem& p) {
       const auto at = std::find(on[s].begin(), on[s].end(), task);
       return at == on[s].end() ? outside : static_cast<Position>(at - on[s].begin());
     };
+    std::vector<StateSize> size;
     std::int64_t homeless = 0;
     for (const std::uint32_t i : keys[s]) {
       const Position current = position(p.current[i]), home = position(p.home[i]);
       inside.id.push_back(p.id[i]);
       inside.cost.push_back(p.load[i]);
+      size.push_back(p.size[i]);
       inside.size.push_back(current == outside ? 0 : p.size[i]);
       inside.current.push_back(current);
       inside.home.push_back(home);
@@ -82,7 +110,7 @@ std::vector<Position> place_inside(const InsideProblem& p) {
     inside.max_imbalance = p.max_imbalance;
     inside.max_table = entries < 0 ? -1 : entries + homeless;
     inside.max_migration = budget;
-    const std::vector<Position> placed = settle(inside);
+    const std::vector<Position> placed = settle(inside, size);
     for (std::size_t i = 0; i < keys[s].size(); ++i) {
       const std::uint32_t key = keys[s][i];
       out[key] = on[s][index(placed[i])];

@@ -4,14 +4,17 @@
 // A key that was on one of the server's tasks starts there; one that comes from elsewhere has to be
 // given a task. Each server is a Problem of its own (problem.hpp) with the mean load of the whole
 // operator, solved by `mixed` (planner.hpp), with 64 moves of search where a task is over its limit
-// then; without max_migration again from there until nothing moves, up to 8 times. Keys that come
-// have no size, for their move is paid already. Where a server has one task that takes keys, they
-// are on it. Servers are taken in ascending order, each with what the ones before left of max_table
+// then. A plan is taken where it is better: all keys are on tasks that take keys, fewer entries are
+// above max_table, the greatest level above the limit is lower, in this order. Without
+// max_migration it is planned again from there while that is so. Keys that come have no size in the
+// first plan, for their move is paid already. Where a server has one task that takes keys, they are
+// on it. Servers are taken in ascending order, each with what the ones before left of max_table
 // (keys away from their home task) and max_migration.
 //
 // Guarantees, each a test of that name in tests/test_inside.py:
 //   stays_on_server   every key is on a task of its server, one that takes keys where there is one
-//   calm              within limits, and with no key coming, nothing moves
+//   calm              within limits, and with no key coming, nothing moves; nor does anything when
+//                     the answer is planned again without max_migration, within limits or not
 // Cost: that of the planner. Threads: pure.
 #pragma once
 
