@@ -23,6 +23,8 @@ BUILD = ROOT / "build"
 PYTHON = ROOT / ".venv" / "bin" / "python"
 CXX = shlex.split(os.environ.get("CXX", "c++"))
 SANITIZERS = "address,undefined"
+# Tests that only compute share the processors; whoever is free takes the next.
+SPREAD = ["--numprocesses=logical", "--dist=worksteal"]
 
 
 class MissingError(Exception):
@@ -161,8 +163,8 @@ def types(run: Run) -> None:
 def unit(run: Run) -> None:
     """All tests; those of the kernels also on the portable path; the examples of the docstrings."""
     others = ["--ignore=tests/spark", "--ignore=tests/protocol"]
-    run.pytest("tests", *others)
-    run.pytest("-m", "kernel", "tests", *others, PYROUTE_SIMD="portable")
+    run.pytest(*SPREAD, "tests", *others)
+    run.pytest(*SPREAD, "-m", "kernel", "tests", *others, PYROUTE_SIMD="portable")
     run.pytest("--doctest-modules", "--doctest-ignore-import-errors", "pyroute", may_be_empty=True)
 
 
@@ -191,7 +193,7 @@ def sanitize(run: Run) -> None:
     shutil.copytree(ROOT / "tests", lib / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", lib)
     run.pytest(
-        *("-m", "kernel", "-p", "no:cacheprovider", "tests"),
+        *(*SPREAD, "-m", "kernel", "-p", "no:cacheprovider", "tests"),
         *("--ignore=tests/spark", "--ignore=tests/protocol"),
         cwd=lib,
         PYTHONPATH=str(lib),
