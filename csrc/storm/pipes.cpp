@@ -113,7 +113,8 @@ Pipes::Why Pipes::run(std::chrono::nanoseconds timeout) {
       if (!forever && Clock::now() >= over) return flush() ? Why::timeout : Why::unread;
     }
     if (output_.size() > 0) {
-      const Clock::time_point due = oldest_ + options_.linger;
+      Clock::time_point due = oldest_ + options_.linger;
+      if (!forever) due = std::min(due, over);
       const int got = Clock::now() < due ? wait(due, false) : 0;
       if (got < 0) return flush() ? Why::interrupted : Why::unread;
       if (got == 0) {
