@@ -25,6 +25,10 @@ CXX = shlex.split(os.environ.get("CXX", "c++"))
 SANITIZERS = "address,undefined"
 # Tests that only compute share the processors; whoever is free takes the next.
 SPREAD = ["--numprocesses=logical", "--dist=worksteal"]
+# Parts of their own, for what they need or how long they take.
+APART = [f"--ignore=tests/{name}" for name in ("browser", "control", "protocol", "spark", "storm")]
+# Of these some test kernels as well.
+NO_KERNELS = [f"--ignore=tests/{name}" for name in ("browser", "protocol", "spark")]
 
 
 class MissingError(Exception):
@@ -162,15 +166,19 @@ def types(run: Run) -> None:
 
 def unit(run: Run) -> None:
     """All tests; those of the kernels also on the portable path; the examples of the docstrings."""
-    others = ["--ignore=tests/spark", "--ignore=tests/protocol"]
-    run.pytest(*SPREAD, "tests", *others)
-    run.pytest(*SPREAD, "-m", "kernel", "tests", *others, PYROUTE_SIMD="portable")
+    run.pytest(*SPREAD, "tests", *APART)
+    run.pytest(*SPREAD, "-m", "kernel", "tests", *NO_KERNELS, PYROUTE_SIMD="portable")
     run.pytest("--doctest-modules", "--doctest-ignore-import-errors", "pyroute", may_be_empty=True)
 
 
 def protocol(run: Run) -> None:
     """Reconfiguration: schedules with faults, mutants, all interleavings, kill -9 over TCP."""
     run.pytest("tests/protocol")
+
+
+def control(run: Run) -> None:
+    """The config store, on a real directory and a real ZooKeeper, and what steers pipelines."""
+    run.pytest("tests/control")
 
 
 def spark(run: Run) -> None:
@@ -193,8 +201,7 @@ def sanitize(run: Run) -> None:
     shutil.copytree(ROOT / "tests", lib / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", lib)
     run.pytest(
-        *(*SPREAD, "-m", "kernel", "-p", "no:cacheprovider", "tests"),
-        *("--ignore=tests/spark", "--ignore=tests/protocol"),
+        *(*SPREAD, "-m", "kernel", "-p", "no:cacheprovider", "tests", *NO_KERNELS),
         cwd=lib,
         PYTHONPATH=str(lib),
         PYTHONMALLOC="malloc",
@@ -268,6 +275,7 @@ PARTS = [
     Part(types, 90),
     Part(unit, 240),
     Part(protocol, 240),
+    Part(control, 240),
     Part(spark, 600),
     Part(sanitize, 240),
     Part(sdist, 240),
