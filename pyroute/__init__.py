@@ -33,7 +33,7 @@ from pyroute.router import Router
 from pyroute.space_saving import PairSpaceSaving, SpaceSaving, TopKeys, TopPairs
 
 if TYPE_CHECKING:
-    from pyroute import arena
+    from pyroute import arena, control
 
 __version__ = "0.1.0"
 
@@ -69,6 +69,7 @@ __all__ = [
     "__version__",
     "arena",
     "colocate",
+    "control",
     "elastic",
     "keys",
     "plan_groups",
@@ -82,9 +83,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The arena is imported when it is asked for: numba takes a second to load."""
-    if name == "arena":
+    """The arena is imported when it is asked for: numba takes a second to load; so is control."""
+    if name in ("arena", "control"):
         from importlib import import_module
 
-        return import_module("pyroute.arena")
+        return import_module(f"pyroute.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

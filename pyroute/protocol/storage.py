@@ -80,7 +80,7 @@ class FileStorage:
         missing = missing[: next(i for i, parent in enumerate(missing) if parent.exists())]
         self.path.mkdir(parents=True, exist_ok=True)
         for made in missing:
-            _sync_directory(made.parent)
+            sync_directory(made.parent)
 
     def create(self, name: str, data: bytes) -> bool:
         """Create a document, all or nothing and durable; False where the name exists."""
@@ -100,7 +100,7 @@ class FileStorage:
             with contextlib.suppress(FileNotFoundError):
                 temporary.unlink()
         # Also where it existed: whoever is told so may rely on it.
-        _sync_directory(self.path)
+        sync_directory(self.path)
         return created
 
     def read(self, name: str) -> bytes | None:
@@ -118,7 +118,7 @@ class FileStorage:
         """Remove a document; one that is not there is no error."""
         with contextlib.suppress(FileNotFoundError):
             self._path(name).unlink()
-        _sync_directory(self.path)
+        sync_directory(self.path)
 
     def replace(self, name: str, data: bytes) -> None:
         """Put a document in the place of another, all or nothing and durable.
@@ -133,7 +133,7 @@ class FileStorage:
         finally:
             with contextlib.suppress(FileNotFoundError):
                 temporary.unlink()
-        _sync_directory(self.path)
+        sync_directory(self.path)
 
     def clean(self) -> None:
         """Remove what writers that died left; while nobody writes."""
@@ -157,7 +157,8 @@ def write_synced(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

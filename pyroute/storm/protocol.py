@@ -1,0 +1,558 @@
+r"""Apache Storm's multilang, seen from the child: bytes in, events out; commands in, bytes out.
+
+No stream, clock, logging or process id in here: whoever owns the pipes carries the bytes. Messages
+are UTF-8 JSON, each followed by a line that says `end`. How the bytes are cut never shows: a
+transcript decodes alike whole, byte by byte, and with the next message attached.
+
+>>> storm = Multilang()
+>>> storm.receive(b'{"pidDir":"/tmp","conf":{},"context":{"taskid":4}}\nend\n')
+[Setup(conf={}, context={'taskid': 4}, pid_dir='/tmp')]
+>>> storm.send(Pid(17))
+b'{"pid":17}\nend\n'
+>>> line = b'{"comp":"words","tuple":["a\\/b",1],"task":3,"stream":"default","id":"-69"}\nend\n'
+>>> [word] = storm.receive(line)
+>>> word
+Tuple(id='-69', component='words', stream='default', task=3, values=['a/b', 1])
+>>> storm.send(Emit(word.values, anchors=(word.id,), task=7))
+b'{"command":"emit","anchors":["-69"],"task":4294967303,"tuple":["a/b",1]}\nend\n'
+>>> storm.send(Ack(word.id))
+b'{"command":"ack","id":"-69"}\nend\n'
+>>> storm.send(Ack(word.id))
+Traceback (most recent call last):
+pyroute.protocol.errors.ProtocolError: ack: expected the id of a tuple that waits, got '-69'
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, TypeAlias
+
+from pyroute.protocol.errors import ProtocolError
+
+END: Final = b"\nend\n"
+"""What follows every message."""
+
+DIRECT: Final = 1 << 32
+"""Added to the task of a direct emit.
+
+Since 2.6.0 Storm's parser makes an Integer of a small number and its serializer casts to Long,
+which kills the bolt. A number of more than 32 bits is a Long in every version, and the cast to
+`int` that follows takes the addition away. The level of a log message has the same defect, and the
+same cure.
+"""
+
+MAX_MESSAGE: Final = 256 << 20
+"""Bytes that one message may have."""
+
+
+# What the JVM says ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The first message: configuration, context, and the folder for the pid file."""
+
+    conf: dict[str, Any]
+    context: dict[str, Any]
+    pid_dir: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tuple:
+    """A record. It waits until it is acked or failed, exactly once."""
+
+    id: str
+    component: str | None
+    stream: str
+    task: int
+    values: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed (`topology.tick.tuple.freq.secs`). It has to be acked like a record."""
+
+    id: str
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Are you alive? Answered by `Sync`, and never acked."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIds:
+    """Where an emit went; one for each that asked, in their order."""
+
+    tasks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """To a spout: emit what there is. Like every request to a spout it ends with `Sync`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acked:
+    """To a spout: the tree of the record with this id is complete."""
+
+    id: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """To a spout: the tree of the record with this id failed or timed out."""
+
+    id: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Activate:
+    """To a spout: start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deactivate:
+    """To a spout: pause."""
+
+
+Event: TypeAlias = (
+    Setup | Tuple | Tick | Heartbeat | TaskIds | Next | Acked | Failed | Activate | Deactivate
+)
+
+
+# What the child says -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Pid:
+    """The first message of the child."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Send a record on; `task` for a direct emit, `id` (spouts only) to hear how it ended."""
+
+    values: Sequence[Any]
+    stream: str = "default"
+    anchors: Sequence[str] = ()
+    task: int | None = None
+    need_task_ids: bool = False
+    id: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """The record is done."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The record is to be replayed."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A line for the worker's log; level 0 (trace) to 4 (error)."""
+
+    message: str
+    level: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """An error that Storm's own page shows."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """An update of a metric that the JVM registered."""
+
+    name: str
+    params: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Alive (a bolt); done with this request (a spout)."""
+
+
+Command: TypeAlias = Pid | Emit | Ack | Fail | Log | Error | Metrics | Sync
+
+
+class Role(Enum):
+    """Which of the two kinds of component the child is."""
+
+    BOLT = "bolt"
+    SPOUT = "spout"
+
+
+class State(Enum):
+    """Of one direction of the conversation."""
+
+    START = "start"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The end of one direction: the pipe was closed. Neither sent nor received as a message."""
+
+
+def _either(*kinds: type) -> dict[tuple[State, type], State]:
+    return {(State.OPEN, kind): State.OPEN for kind in kinds}
+
+
+_LINES = (Log, Error, Metrics, Sync)
+
+TRANSITIONS: Final[dict[tuple[Role, str], dict[tuple[State, type], State]]] = {
+    (Role.BOLT, "receive"): {
+        (State.START, Setup): State.OPEN,
+        **_either(Tuple, Tick, Heartbeat, TaskIds),
+        (State.START, Closed): State.CLOSED,
+        (State.OPEN, Closed): State.CLOSED,
+    },
+    (Role.BOLT, "send"): {
+        (State.START, Pid): State.OPEN,
+        **_either(Emit, Ack, Fail, *_LINES),
+        (State.START, Closed): State.CLOSED,
+        (State.OPEN, Closed): State.CLOSED,
+    },
+    (Role.SPOUT, "receive"): {
+        (State.START, Setup): State.OPEN,
+        **_either(Next, Acked, Failed, Activate, Deactivate, TaskIds),
+        (State.START, Closed): State.CLOSED,
+        (State.OPEN, Closed): State.CLOSED,
+    },
+    (Role.SPOUT, "send"): {
+        (State.START, Pid): State.OPEN,
+        **_either(Emit, *_LINES),
+        (State.START, Closed): State.CLOSED,
+        (State.OPEN, Closed): State.CLOSED,
+    },
+}
+"""What may come in each state, and the state it leads to; anything else is a `ProtocolError`.
+
+The directions have a state each: the JVM may have sent more before the child answers.
+"""
+
+_REQUESTS: Final = (Next, Acked, Failed, Activate, Deactivate)
+_HEARTBEAT_STREAM: Final = "__heartbeat"
+_TICK_STREAM: Final = "__tick"
+_SYSTEM: Final = "__system"
+
+
+@dataclass(slots=True)
+class Multilang:
+    """One conversation with the JVM.
+
+    Parameters
+    ----------
+    role
+        Whether the child is a bolt or a spout.
+    max_message
+        Bytes that one message may have.
+    """
+
+    role: Role = Role.BOLT
+    max_message: int = MAX_MESSAGE
+    receiving: State = field(default=State.START, init=False)
+    sending: State = field(default=State.START, init=False)
+    waiting: set[str] = field(default_factory=set, init=False)
+    """Ids of tuples that were neither acked nor failed."""
+    asked: int = field(default=0, init=False)
+    """Requests to a spout that its `Sync` has not ended."""
+    task_ids_due: int = field(default=0, init=False)
+    """Emits whose task ids have not come."""
+    _buffer: bytearray = field(default_factory=bytearray, init=False)
+    _seen: int = field(default=0, init=False)  # bytes of the buffer in which no message ends
+    _fault: ProtocolError | None = field(default=None, init=False)
+
+    def receive(self, data: bytes | bytearray | memoryview) -> list[Event]:
+        """What the JVM said in these bytes and the unfinished ones before them.
+
+        A message that cannot come here raises `ProtocolError`, and so does every later call. Where
+        other messages stood before it in `data`, they are returned, and the next call raises.
+        """
+        if self._fault is not None:
+            raise self._fault
+        events: list[Event] = []
+        try:
+            self._decode(data, events)
+        except ProtocolError as fault:
+            self._fault = fault
+            if not events:
+                raise
+        return events
+
+    def _decode(self, data: bytes | bytearray | memoryview, events: list[Event]) -> None:
+        buffer = self._buffer
+        buffer += data
+        start = 0
+        while (end := buffer.find(END, max(start, self._seen))) >= 0:
+            self._expect_size(end - start)
+            events.append(self._event(bytes(buffer[start:end])))
+            start = self._seen = end + len(END)
+        if start:
+            del buffer[:start]
+        self._seen = max(0, len(buffer) - len(END) + 1)
+        self._expect_size(len(buffer) - len(END))
+
+    def closed(self) -> None:
+        """The JVM closed its pipe; in the middle of a message that is a `ProtocolError`."""
+        if self._fault is not None:
+            raise self._fault
+        self._move("receive", Closed)
+        if self._buffer:
+            raise ProtocolError(
+                f"message: expected {END!r} at its end, got the end of the stream after"
+                f" {len(self._buffer)} bytes: {_shown(self._buffer)}"
+            )
+
+    def send(self, command: Command) -> bytes:
+        """The bytes of a command; one that Storm would answer by killing the bolt is refused."""
+        direction = "send"
+        self._allowed(direction, type(command))
+        data = _WRITERS[type(command)](self, command)
+        self._move(direction, type(command))
+        return data
+
+    def received(self, message: bytes) -> Event:
+        """The event of one message without its end, which somebody else framed."""
+        self._expect_size(len(message))
+        return self._event(message)
+
+    def take_rest(self) -> bytes:
+        """Hand over the bytes of a message that has not ended: somebody else frames from now on."""
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        self._seen = 0
+        return rest
+
+    def _allowed(self, direction: str, kind: type) -> State:
+        state = self.receiving if direction == "receive" else self.sending
+        table = TRANSITIONS[self.role, direction]
+        after = table.get((state, kind))
+        if after is None:
+            expected = [k.__name__ for s, k in table if s is state and k is not Closed]
+            raise ProtocolError(
+                f"{direction}: expected {' or '.join(expected) or 'nothing'} of a"
+                f" {self.role.value} in state {state.value}, got {kind.__name__}"
+            )
+        return after
+
+    def _move(self, direction: str, kind: type) -> None:
+        after = self._allowed(direction, kind)
+        if direction == "receive":
+            self.receiving = after
+        else:
+            self.sending = after
+
+    def _expect_size(self, size: int) -> None:
+        if size > self.max_message:
+            raise ProtocolError(
+                f"message: expected at most {self.max_message} bytes, got {size} and more"
+            )
+
+    def _event(self, message: bytes) -> Event:
+        event = _read(message)
+        kind = type(event)
+        self._move("receive", kind)
+        if isinstance(event, Tuple | Tick):
+            if event.id in self.waiting:
+                raise ProtocolError(f"id: expected one that is new, got {event.id!r} again")
+            self.waiting.add(event.id)
+        elif isinstance(event, TaskIds):
+            if not self.task_ids_due:
+                raise ProtocolError(f"task ids: expected none, got {list(event.tasks)}")
+            self.task_ids_due -= 1
+        elif isinstance(event, _REQUESTS):
+            self.asked += 1
+        return event
+
+    # Writing: one method for each kind of command.
+
+    def _pid(self, command: Pid) -> bytes:
+        return _line({"pid": command.pid})
+
+    def _emit(self, command: Emit) -> bytes:
+        message: dict[str, Any] = {"command": "emit"}
+        if self.role is Role.SPOUT:
+            self._expect_request("emit")
+            if command.anchors:
+                raise ProtocolError("anchors: expected none from a spout, got some")
+            if command.id is not None:
+                message["id"] = command.id
+        elif command.id is not None:
+            raise ProtocolError(f"id: expected none from a bolt, got {command.id!r}")
+        if command.anchors:
+            for anchor in command.anchors:
+                self._expect_waiting("anchors", anchor)
+            message["anchors"] = list(command.anchors)
+        if command.stream != "default":
+            message["stream"] = command.stream
+        if command.task is not None:
+            if not 0 < command.task < 1 << 31:
+                raise ProtocolError(f"task: expected 1 to 2**31 - 1, got {command.task}")
+            if command.need_task_ids:
+                raise ProtocolError("need_task_ids: expected False of a direct emit, got True")
+            message["task"] = command.task + DIRECT
+        elif not command.need_task_ids:
+            message["need_task_ids"] = False
+        message["tuple"] = list(command.values)
+        data = _line(message)
+        self.task_ids_due += command.need_task_ids
+        return data
+
+    def _ack(self, command: Ack) -> bytes:
+        return self._settle("ack", command.id)
+
+    def _fail(self, command: Fail) -> bytes:
+        return self._settle("fail", command.id)
+
+    def _settle(self, name: str, identifier: str) -> bytes:
+        self._expect_waiting(name, identifier)
+        self.waiting.remove(identifier)
+        return _line({"command": name, "id": identifier})
+
+    def _expect_waiting(self, name: str, identifier: str) -> None:
+        if identifier not in self.waiting:
+            raise ProtocolError(
+                f"{name}: expected the id of a tuple that waits, got {identifier!r}"
+            )
+
+    def _expect_request(self, name: str) -> None:
+        if not self.asked:
+            raise ProtocolError(f"{name}: expected a request of the JVM before it, got none")
+
+    def _log(self, command: Log) -> bytes:
+        if not 0 <= command.level <= 4:
+            raise ProtocolError(f"level: expected 0 to 4, got {command.level}")
+        return _line({"command": "log", "msg": command.message, "level": command.level + DIRECT})
+
+    def _error(self, command: Error) -> bytes:
+        return _line({"command": "error", "msg": command.message})
+
+    def _metrics(self, command: Metrics) -> bytes:
+        return _line({"command": "metrics", "name": command.name, "params": command.params})
+
+    def _sync(self, _: Sync) -> bytes:
+        if self.role is Role.SPOUT:
+            self._expect_request("sync")
+            self.asked -= 1
+        return _line({"command": "sync"})
+
+
+_WRITERS: Final[dict[type, Callable[[Multilang, Any], bytes]]] = {
+    Pid: Multilang._pid,
+    Emit: Multilang._emit,
+    Ack: Multilang._ack,
+    Fail: Multilang._fail,
+    Log: Multilang._log,
+    Error: Multilang._error,
+    Metrics: Multilang._metrics,
+    Sync: Multilang._sync,
+}
+
+# Neither NaN nor Infinity: no version of Storm's parser takes them as numbers.
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    try:
+        return _ENCODER.encode(message).encode() + END
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"command: expected what JSON can say, got {error}") from None
+
+
+def _read(message: bytes) -> Event:
+    try:
+        parsed = json.loads(message.decode())
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(
+            f"message: expected JSON, got {_shown(message)} ({type(error).__name__}: {error})"
+        ) from None
+    if isinstance(parsed, list):
+        return _task_ids(parsed)
+    if not isinstance(parsed, dict):
+        raise ProtocolError(f"message: expected an object or a list, got {_shown(message)}")
+    if "command" in parsed:
+        return _request(parsed)
+    if "tuple" in parsed:
+        return _tuple(parsed)
+    if "context" in parsed or "conf" in parsed:
+        return Setup(
+            _field(parsed, "conf", dict),
+            _field(parsed, "context", dict),
+            _field(parsed, "pidDir", str),
+        )
+    raise ProtocolError(
+        f"message: expected set-up, tuple, task ids or command, got {_shown(message)}"
+    )
+
+
+def _task_ids(parsed: list[Any]) -> TaskIds:
+    for task in parsed:
+        if type(task) is not int:
+            raise ProtocolError(f"task ids: expected integers, got {_shown(repr(task).encode())}")
+    return TaskIds(tuple(parsed))
+
+
+def _request(parsed: dict[str, Any]) -> Event:
+    name = _field(parsed, "command", str)
+    if name == "ack":
+        return Acked(parsed.get("id"))
+    if name == "fail":
+        return Failed(parsed.get("id"))
+    simple: dict[str, Event] = {
+        "next": Next(),
+        "activate": Activate(),
+        "deactivate": Deactivate(),
+    }
+    if name not in simple:
+        raise ProtocolError(
+            f"command: expected next, ack, fail, activate or deactivate, got {name!r}"
+        )
+    return simple[name]
+
+
+def _tuple(parsed: dict[str, Any]) -> Event:
+    identifier = _field(parsed, "id", str)
+    stream = _field(parsed, "stream", str)
+    values = _field(parsed, "tuple", list)
+    component = None if parsed.get("comp") is None else _field(parsed, "comp", str)
+    task = _field(parsed, "task", int)
+    if stream == _HEARTBEAT_STREAM and task == -1:
+        return Heartbeat(identifier)
+    if stream == _TICK_STREAM and component == _SYSTEM:
+        seconds = values[0] if values and isinstance(values[0], int | float) else None
+        return Tick(identifier, seconds)
+    return Tuple(identifier, component, stream, task, values)
+
+
+def _field(parsed: dict[str, Any], name: str, kind: type) -> Any:
+    value = parsed.get(name)
+    if type(value) is not kind:
+        got = "nothing" if name not in parsed else _shown(repr(value).encode("utf-8", "replace"))
+        raise ProtocolError(f"{name}: expected {kind.__name__}, got {got}")
+    return value
+
+
+def _shown(data: bytes | bytearray) -> str:
+    start = bytes(data[:80]).decode("utf-8", "backslashreplace")
+    return repr(start) + (f"... ({len(data)} bytes)" if len(data) > 80 else "")
