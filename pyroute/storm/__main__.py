@@ -118,6 +118,52 @@ def _manager(options: argparse.Namespace) -> Bolt:
     return bolt
 
 
+def _scheduler_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", help="component whose tasks get the records")
+    _measured(parser)
+    parser.add_argument("--host", default="127.0.0.1", help="address on which reports are taken")
+
+
+def _measured(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--fields", default="value", type=_names, help="fields that the cost depends on"
+    )
+    parser.add_argument("--mode", choices=["posg", "pooled"], default="pooled")
+
+
+def _scheduler(options: argparse.Namespace) -> Bolt:
+    from pyroute.storm.scheduler_bolt import SchedulerBolt
+
+    return SchedulerBolt(
+        options.target, fields=options.fields, mode=options.mode, host=options.host
+    )
+
+
+def _busy_arguments(parser: argparse.ArgumentParser) -> None:
+    _measured(parser)
+    parser.add_argument("--window", type=int, help="records between two reports")
+    parser.add_argument("--milliseconds", default="milliseconds", help="field of the work")
+
+
+def _busy(options: argparse.Namespace) -> Bolt:
+    from pyroute.storm.scheduler_bolt import BusyBolt
+
+    given = {} if options.window is None else {"window": options.window}
+    return BusyBolt(options.milliseconds, fields=options.fields, mode=options.mode, options=given)
+
+
+def _dynamic_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", help="component whose tasks get the records")
+    parser.add_argument("--store", metavar="URL", help="config store (or pyroute.store)")
+    parser.add_argument("--bits", type=int, default=10, help="size of the circle at first")
+
+
+def _dynamic(options: argparse.Namespace) -> Bolt:
+    from pyroute.storm.dynamic_bolt import DynamicBolt
+
+    return DynamicBolt(options.target, store=options.store, bits=options.bits)
+
+
 _KINDS: dict[str, tuple[str, Callable[[Any], None], Callable[[Any], Bolt]]] = {
     "source": (
         "the first operator: routes a spout's records, and takes part in reconfigurations",
@@ -126,6 +172,13 @@ _KINDS: dict[str, tuple[str, Callable[[Any], None], Callable[[Any], Bolt]]] = {
     ),
     "task": ("keyed state, durable, that moves between tasks", _task_arguments, _task),
     "manager": ("statistics, plans, reconfigurations", _manager_arguments, _manager),
+    "scheduler": (
+        "a task for each record by estimated finish time",
+        _scheduler_arguments,
+        _scheduler,
+    ),
+    "busy": ("works as long as a field says, and reports it", _busy_arguments, _busy),
+    "dynamic": ("a split ratio from the config store", _dynamic_arguments, _dynamic),
 }
 
 

@@ -4,8 +4,8 @@ One task, outside of the way of records: it reads the stream ``pyroute`` of ever
 to them on its own. What it decides is on stable storage before anybody hears of it; killed at any
 moment, it goes on where it was.
 
-With a config store it publishes each operator's router (`TOPOLOGY/OPERATOR`) and its own status
-(`TOPOLOGY/status`), and follows requests (`TOPOLOGY/request`)::
+With a config store it publishes the router of each edge (`TOPOLOGY/SOURCE->OPERATOR`) and its own
+status (`TOPOLOGY/status`), and follows requests (`TOPOLOGY/request`)::
 
     {"tables": {"count": [["anna", 1], ["bert", 0]]}}     these keys to these tasks
     {"rebalance": ["count"]}                              plan now, whatever the gate says
@@ -311,7 +311,8 @@ class ManagerBolt(Bolt):
         try:
             for name, router in manager.routers.items():
                 if self._published.get(name) != router.version:
-                    self._store.put(f"{self.name}/{name}", router.to_bytes(), None)
+                    for before in sorted(a for a, b in self.wiring.topology.edges if b == name):
+                        self._store.put(f"{self.name}/{before}->{name}", router.to_bytes(), None)
                     self._published[name] = router.version
             self._store.put(f"{self.name}/status", status, None)
             self._status = status
