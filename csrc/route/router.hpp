@@ -44,9 +44,14 @@ class Router {
   // std::invalid_argument where an engine's home cannot hash a value.
   void route(const Batch& values, std::span<const std::int64_t> salts, bool salted,
              std::span<TaskId> out) const;
-  // Precondition: the home is a Ring and there are no splits (one_record()).
+  // Precondition of both: the home is a Ring and there are no splits (one_record()). At most kBlock
+  // keys.
   [[nodiscard]] TaskId route_one(Key key) const noexcept {
     return table_.find(key, ring_->home(key));
+  }
+  void route_keys(std::span<const Key> keys, TaskId* out) const noexcept {
+    ring_->homes(keys, out);
+    table_.override(keys, out);
   }
   [[nodiscard]] bool one_record() const noexcept { return ring_ != nullptr && splits_.empty(); }
 

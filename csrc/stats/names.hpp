@@ -17,6 +17,13 @@ class Names {
   // Throws TypeMismatch when values of these kinds cannot be among those seen before.
   void expect(const Kinds& kinds, const char* name) { kinds_ = unify(kinds_, kinds, name); }
   void add(Key id, const Batch& batch, std::size_t row);
+  // The same where encode(text) appends the encoding of the value.
+  template <class Encode>
+  void add_with(Key id, Encode&& encode) {
+    if (self_naming(kinds_)) return;
+    const auto [at, fresh] = names_.try_emplace(id);
+    if (fresh) encode(at->second);
+  }
   // Keeps this side's name where both have one.
   void add_all(const Names& other);
   // Ids among which nothing may be lost; call from time to time, it acts when half is garbage.

@@ -27,6 +27,23 @@ class SpaceSaving {
   // Throws, with the state unchanged: TypeMismatch when the values are of another kind than before,
   // std::invalid_argument when weights are negative, of another length, or overflow the total.
   void observe(const Batch& values, std::span<const std::int64_t> weights, bool weighted);
+  // Counts a block of keys, each once: encode(row, text) appends the encoding of row's value
+  // (value.hpp). Precondition: at most kBlock ids, each the key of its value; values of these
+  // kinds. Throws TypeMismatch, with the state unchanged, when they are of another kind than before.
+  template <class Encode>
+  void observe_block(std::span<const Key> block, const Kinds& kinds, Encode&& encode) {
+    names_.expect(kinds, "values");
+    const bool named = !self_naming(names_.kinds());
+    counters_.observe(block, {}, entered_);
+    if (named)
+      for (const auto& [slot, row] : entered_)
+        if (counters_.holds(slot, block[row]))
+          names_.add_with(block[row], [&](std::string& text) { encode(row, text); });
+    entered_.clear();
+    names_.retain(counters_.size(), [&](auto&& keep) {
+      for (const Key id : ids()) keep(id);
+    });
+  }
   void merge(const SpaceSaving& other);
   void decay(double factor) { counters_.decay(factor); }
   void reset();
@@ -52,6 +69,7 @@ class SpaceSaving {
 
   FilteredCounters counters_;
   Names names_;
+  std::vector<FilteredCounters::Entered> entered_;  // room for one block
 };
 
 class PairSpaceSaving {

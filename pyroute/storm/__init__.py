@@ -12,10 +12,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyroute.storm.bolt import Bolt, Context, Spout
     from pyroute.storm.protocol import Tuple
+    from pyroute.storm.router_bolt import RouterBolt
 
-__all__ = ["Bolt", "Context", "Spout", "Tuple"]
+__all__ = ["Bolt", "Context", "RouterBolt", "Spout", "Tuple"]
 
-_PLACES = {"Bolt": "bolt", "Context": "bolt", "Spout": "bolt", "Tuple": "protocol"}
+_PLACES = {
+    "Bolt": "bolt",
+    "Context": "bolt",
+    "RouterBolt": "router_bolt",
+    "Spout": "bolt",
+    "Tuple": "protocol",
+}
 
 
 def __getattr__(name: str) -> Any:

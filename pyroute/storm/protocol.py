@@ -337,9 +337,12 @@ class Multilang:
         self._expect_size(len(message))
         return self._event(message)
 
-    def settled(self, identifier: str) -> None:
-        """Forget a tuple that somebody else acked."""
-        self.waiting.discard(identifier)
+    def take_rest(self) -> bytes:
+        """Hand over the bytes of a message that has not ended: somebody else frames from now on."""
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        self._seen = 0
+        return rest
 
     def _allowed(self, direction: str, kind: type) -> State:
         state = self.receiving if direction == "receive" else self.sending
