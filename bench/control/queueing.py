@@ -1,4 +1,4 @@
-"""Queues under a CPU hog, simulated record by record: what a policy does, without a machine's noise.
+"""Queues under a CPU hog, simulated record by record: a policy without the noise of a machine.
 
 Records come at random times, each with a demand that is drawn; both are fixed by the seed, so that
 all policies see the same stream. A worker serves first come first served. While the hog runs, what
@@ -184,8 +184,7 @@ def simulate(scenario: Scenario, control: Control) -> Outcome:
         if begun >= arrivals.size:
             break
         seen = {
-            name: queue.measurement(now, period)
-            for name, queue in zip(names, queues, strict=True)
+            name: queue.measurement(now, period) for name, queue in zip(names, queues, strict=True)
         }
         for name, each in seen.items():
             residuals[name].append(each.service - last.get(name, math.nan))

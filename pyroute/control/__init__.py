@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyroute.control import policies, train
+    from pyroute.control import policies
     from pyroute.control.backtest import Backtest
     from pyroute.control.config_store import (
         ConfigStore,
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyroute.control.hook import Hook
     from pyroute.control.loop import Loop, Status
     from pyroute.control.monitor import Monitor
-    from pyroute.control.predictor import Predictor
     from pyroute.control.store import Store, StoreError
 
 _NAMES = {
@@ -56,7 +55,6 @@ __all__ = [
     "Loop",
     "MalformedError",
     "Monitor",
-    "Predictor",
     "SplitRatio",
     "StaleVersionError",
     "Status",
@@ -65,7 +63,6 @@ __all__ = [
     "Watch",
     "edge_name",
     "policies",
-    "train",
 ]
 
 

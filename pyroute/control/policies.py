@@ -252,9 +252,13 @@ class BanOnResidual:
             if known[-1] - centre > threshold:
                 wrong[name] = known[-1]
         # Banned for long, a worker has no residual; it is sick while it is slow.
-        for name, value in seconds.items():
-            if usual and ratio.get(name, 1.0) < 0.5 / len(ratio) and value > (1 + self.least) * usual:
-                wrong[name] = value
+        little = 0.5 / max(1, len(ratio))
+        slow = (1 + self.least) * usual
+        wrong |= {
+            name: value
+            for name, value in seconds.items()
+            if usual and ratio.get(name, 1.0) < little and value > slow
+        }
         hosts = {workers[name].host or name for name in wrong if name in workers}
         sick = frozenset(name for name, seen in workers.items() if (seen.host or name) in hosts)
         shares = {name: 0.0 if name in sick else 1.0 for name in dict.fromkeys([*ratio, *workers])}
@@ -310,9 +314,7 @@ class Proportional:
         sick = _hopeless(seconds, self.hopeless)
         seconds = levelled(seconds, ratio, self.differs, self.alike)
         shares = {name: 0.0 if name in sick else 1.0 / value for name, value in seconds.items()}
-        return replace(
-            _with_unknown(shares, statistics, ratio), sick=sick, reason=_speeds(seconds)
-        )
+        return replace(_with_unknown(shares, statistics, ratio), sick=sick, reason=_speeds(seconds))
 
 
 @dataclass(frozen=True)
@@ -346,9 +348,7 @@ class WaterFilling:
         usable = {name: value for name, value in seconds.items() if name not in sick}
         amount = max(statistics.rate * self.horizon, 1.0)
         shares = dict.fromkeys(seconds, 0.0) | fill(usable, waiting, amount)
-        return replace(
-            _with_unknown(shares, statistics, ratio), sick=sick, reason=_speeds(seconds)
-        )
+        return replace(_with_unknown(shares, statistics, ratio), sick=sick, reason=_speeds(seconds))
 
 
 def fill(
@@ -709,9 +709,7 @@ class Guard:
         if not math.fsum(others.values()) > 0:
             return target, []
         rest = normalised(others)
-        out = {
-            name: ratio[name] if name in held else rest[name] * (1.0 - kept) for name in target
-        }
+        out = {name: ratio[name] if name in held else rest[name] * (1.0 - kept) for name in target}
         return out, [f"{', '.join(sorted(held))}: lowered a moment ago, not raised"]
 
 
