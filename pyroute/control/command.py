@@ -1,0 +1,252 @@
+"""The command `pyroute control`."""
+
+from __future__ import annotations
+
+import contextlib
+import json as text
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pyroute.cli.options import Debug, Quiet
+from pyroute.cli.output import CommandError, Output
+from pyroute.control import policies
+from pyroute.control.config_store import ConfigStore
+from pyroute.control.configurable import edge_name, from_document
+from pyroute.control.hook import Hook
+from pyroute.control.loop import Loop, Status
+from pyroute.control.monitor import Monitor
+from pyroute.control.store import Store, StoreError
+
+__all__ = ["control"]
+
+
+def control(
+    topology: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="Its name.")],
+    edge: Annotated[
+        str, typer.Argument(metavar="SOURCE->TARGET", help="The two components it joins.")
+    ],
+    *,
+    config: Annotated[
+        str, typer.Option(metavar="URL", help="Config store: dir:PATH or zk://HOST:PORT/PATH.")
+    ],
+    worker: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[=PID]",
+            help="A worker, in the order of the tasks; once for each. Without: those of the"
+            " document that is in force.",
+        ),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Keep what is measured: a path or postgresql://..."),
+    ] = None,
+    policy: Annotated[
+        str, typer.Option(metavar="NAME", help=f"One of {', '.join(policies.ALL)}.")
+    ] = "water-filling",
+    period: Annotated[
+        float, typer.Option(min=0.1, max=30.0, metavar="SECONDS", help="Between two decisions.")
+    ] = 1.0,
+    hook: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, metavar="PORT", help="Listen to the Storm jar; 0: any."),
+    ] = None,
+    spark: Annotated[
+        str | None, typer.Option(metavar="URL", help="Status API of Spark: http://HOST:4040.")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A model that was trained; see train.")
+    ] = None,
+    changes: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Changes of the ratio in a minute, at most.")
+    ] = 10,
+    min_healthy: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, metavar="PART", help="Of the workers, always in service."),
+    ] = 0.5,
+    dry_run: Annotated[bool, typer.Option(help="Decide and show, publish nothing.")] = False,
+    turns: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Stop after so many; 0: run on.")
+    ] = 0,
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per period on stdout, a line each.")
+    ] = False,
+    quiet: Quiet = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> None:
+    """Watch workers, and turn records away from those in trouble.
+
+    Measures once a period, keeps it, decides on a split ratio and publishes it as the document of
+    the edge. Whatever fails is said, and the last good ratio stays. Ctrl-C ends it; the ratio in
+    force stays in force.
+
+    Examples
+    --------
+    pyroute control urls 'spout->extract' --config zk://zoo:2181/pyroute --hook 7097
+        --store control.db
+
+    pyroute control demo 'source->work' --config dir:conf --worker w0=4711 --worker w1=4712
+        --policy proportional --period 1
+    """
+    out = Output(json=json, quiet=quiet)
+    source, arrow, target = edge.partition("->")
+    if not arrow:
+        raise CommandError(f"SOURCE->TARGET: expected two names and an arrow, got {edge}")
+    name = edge_name(topology, source, target)
+    with contextlib.ExitStack() as stack:
+        documents = stack.enter_context(
+            contextlib.closing(ConfigStore.open(config, wait=False, timeout=2.0))
+        )
+        names, pids = _workers(worker, documents, name)
+        kept = _store(store, stack, out)
+        sources: list[Callable[[], Any]] = []
+        monitor = Monitor(pids, period=period)
+        sources.append(monitor.sample)
+        if hook is not None:
+            listener = stack.enter_context(Hook.storm(hook))
+            out.say(f"listening to the hook on port {listener.port}")
+            sources.append(listener.collect)
+        if spark is not None:
+            sources.append(stack.enter_context(Hook.spark(spark)).collect)
+        loop = Loop(
+            name,
+            names,
+            sources,
+            config=None if dry_run else documents,
+            store=kept,
+            policy=policies.make(policy, horizon=max(1.0, period)),
+            guard=policies.Guard(
+                period=period, changes_per_minute=changes, min_healthy=min_healthy
+            ),
+            weights=weights,
+            cost=lambda: monitor.cost,
+        )
+        stop = threading.Event()
+        stack.enter_context(_stopped_by_signals(stop))
+        with _shown(out) as show:
+            loop.run(stop, show, turns)
+
+
+def _workers(
+    given: list[str] | None, documents: ConfigStore, name: str
+) -> tuple[list[str], dict[str, int]]:
+    if not given:
+        try:
+            found = documents.get(name)
+        except Exception as error:
+            raise CommandError(
+                f"--worker: expected names, or a document to read: {error}"
+            ) from None
+        if found is None:
+            raise CommandError(f"--worker: expected names, or a document {name}, got neither")
+        return from_document(found.value)[1], {}
+    names, pids = [], {}
+    for each in given:
+        worker, equals, pid = each.partition("=")
+        names.append(worker)
+        if equals:
+            if not pid.isdigit():
+                raise CommandError(f"--worker: expected NAME=PID, got {each}")
+            pids[worker] = int(pid)
+    return names, pids
+
+
+def _store(url: str | None, stack: contextlib.ExitStack, out: Output) -> Store | None:
+    if url is None:
+        return None
+    try:
+        return stack.enter_context(Store.open(url))
+    except StoreError as error:
+        out.warn(f"store: {error}; going on without it")
+        return None
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    """End after the turn that is running."""
+    before = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(ValueError):  # not the main thread
+            before[number] = signal.signal(number, lambda *_: stop.set())
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _shown(out: Output) -> Iterator[Callable[[Status], None]]:
+    if out.json:
+
+        def line(status: Status) -> None:
+            sys.stdout.write(text.dumps(status.to_dict(), allow_nan=False) + "\n")
+            sys.stdout.flush()
+
+        yield line
+    elif out.is_live:
+        from rich.live import Live
+
+        with Live(console=out.progress, auto_refresh=False) as live:
+            yield lambda status: live.update(_view(status), refresh=True)
+    else:
+        seen: dict[str, str] = {}
+
+        def say(status: Status) -> None:
+            if status.changed or status.turn == 1:
+                shares = ", ".join(f"{n} {s:.1%}" for n, s in status.ratio.items())
+                out.results.print(
+                    f"version {status.version}: {shares} ({'; '.join(status.reasons)})",
+                    soft_wrap=True,
+                )
+            for kind, problem in status.problems.items():
+                if seen.get(kind) != problem.partition(" for ")[0]:
+                    out.warn(f"{kind}: {problem}")
+            seen.clear()
+            seen.update({k: p.partition(" for ")[0] for k, p in status.problems.items()})
+
+        yield say
+
+
+def _view(status: Status) -> Any:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, title_justify="left", title=status.edge)
+    table.add_column("worker")
+    for column in ("share", "", "ms/record", "forecast", "backlog", "records/s", "state"):
+        table.add_column(column, justify="left" if column in ("", "state") else "right")
+    for name, each in status.workers.items():
+        colour = {"in service": "green", "on trial": "yellow"}.get(each["state"], "red")
+        bar = "█" * round(20 * each["share"] / max(1e-9, max(status.ratio.values())))
+        table.add_row(
+            Text(name),
+            f"{each['share']:.1%}",
+            Text(f"{bar:20}", style=colour),
+            _number(each["service_ms"]),
+            _number(each["forecast_ms"]),
+            _number(each["backlog"]),
+            _number(each["records_per_s"]),
+            Text(each["state"], style=colour),
+        )
+    lines = [
+        (
+            f"{status.policy}, version {status.version}, {status.changes_in_last_minute} changes in"
+            f" the last minute, monitor {status.cost:.2%} of a CPU"
+        ),
+        f"in force: {status.why}",
+        f"last decision: {'; '.join(status.reasons)}",
+    ]
+    wrong = [Text(f"{kind}: {problem}", style="red") for kind, problem in status.problems.items()]
+    return Group(table, *map(Text, lines), *wrong)
+
+
+def _number(value: float) -> str:
+    return "-" if value != value else f"{value:.3g}"

@@ -1,0 +1,659 @@
+"""The loop: measure, keep, predict, decide, publish; once a period.
+
+Whatever fails on the way is said in the status, and the last good ratio stays in force: a store
+that is locked, a config store that is away, a model that cannot be read, a worker that reports
+nonsense, a clock that is set.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pyroute.control import policies
+from pyroute.control.backtest import Backtest, error_ratio
+from pyroute.control.config_store import ConfigStore, MalformedError, StaleVersionError
+from pyroute.control.configurable import from_document, to_document
+from pyroute.control.policies import Forecast, Guard, Measurement, Memory, Statistics
+from pyroute.control.store import DecisionRow, Sample, Store, StoreError
+from pyroute.dynamic_grouping import DynamicGrouping
+
+__all__ = ["History", "Loop", "Model", "Status", "measurement"]
+
+_log = logging.getLogger("pyroute.control.loop")
+Floats = npt.NDArray[np.float64]
+_FAILURES = (OSError, ValueError, TypeError, KeyError, ArithmeticError, RuntimeError, ImportError)
+# FormatError is a ValueError; what a store or a model of others raises is not ours to know.
+
+
+@dataclass(frozen=True)
+class History:
+    """The last periods of all workers, for a model.
+
+    Attributes
+    ----------
+    workers
+        Their names, the columns.
+    target
+        Seconds per record of each period (rows) and worker; NaN where nothing was measured.
+    features
+        More of the same shape, by name: `backlog`, `arrived`, `completed`, and what monitor and
+        hooks tell of each worker.
+    machines
+        By name, one number per period: the mean over the machines.
+    """
+
+    workers: tuple[str, ...]
+    target: Floats
+    features: Mapping[str, Floats] = field(default_factory=dict)
+    machines: Mapping[str, Floats] = field(default_factory=dict)
+
+    def until(self, rows: int) -> History:
+        """The first periods alone."""
+        return History(
+            self.workers,
+            self.target[:rows],
+            {name: values[:rows] for name, values in self.features.items()},
+            {name: values[:rows] for name, values in self.machines.items()},
+        )
+
+
+class Model(Protocol):
+    """Anything that says what comes next: one number per worker, NaN where it does not know."""
+
+    def predict(self, history: History) -> Any:
+        """Seconds per record in the period after the last one."""
+        ...
+
+
+@dataclass(frozen=True)
+class Status:
+    """What one turn of the loop saw and did."""
+
+    time: float
+    turn: int
+    edge: str
+    policy: str
+    source: str
+    why: str
+    ratio: Mapping[str, float]
+    version: int
+    changed: bool
+    changes_in_last_minute: int
+    reasons: tuple[str, ...]
+    workers: Mapping[str, Mapping[str, Any]]
+    problems: Mapping[str, str]
+    cost: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can say it: no NaN, no infinity."""
+        return {key: _plain(value) for key, value in asdict(self).items()}
+
+
+def measurement(features: Mapping[str, float], host: str = "") -> Measurement:
+    """What the policies need, from features by the names that hooks give them.
+
+    Seconds per record are `service_ms`, or where no hook tells it `queue_ms`: how long a record
+    waits for its worker. Records done are `completed_per_s`, or `records_per_s`.
+    """
+
+    def get(*names: str) -> float:
+        for name in names:
+            if name in features:
+                return float(features[name])
+        return math.nan
+
+    service = get("service_ms", "queue_ms") / 1000.0
+    backlog, silent = get("backlog"), get("silent_s")
+    return Measurement(
+        service=service if math.isfinite(service) and service > 0 else math.nan,
+        arrived=get("arrived_per_s", "records_per_s"),
+        completed=get("completed_per_s", "records_per_s"),
+        backlog=backlog if math.isfinite(backlog) and backlog >= 0 else 0.0,
+        silent=silent if math.isfinite(silent) and silent >= 0 else 0.0,
+        host=host,
+    )
+
+
+class Loop:
+    """Control of one edge.
+
+    Parameters
+    ----------
+    name
+        Of the document in the config store: see `pyroute.control.edge_name`.
+    workers
+        Names of the tasks, in their order.
+    sources
+        What gives samples: functions, such as `Monitor.sample` and `Hook.collect`.
+    config
+        Where the ratio is published; None: nowhere, decisions are only shown.
+    store
+        Where samples and decisions are kept; None: nowhere.
+    policy, guard
+        See `pyroute.control.policies`.
+    model
+        Anything with `predict(history)`. Its word counts only while it beats persistence.
+    weights, load
+        A file to read the model from, and how; read again whenever it changes. One that cannot be
+        read is reported, and the model before stays.
+    retrain, retrain_every
+        Makes a new model from the history, in a thread; it takes the place of the old one if it is
+        better on the periods that are remembered.
+    clock, ticks
+        Wall clock and monotonic clock.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        workers: Sequence[str],
+        sources: Iterable[Callable[[], list[Sample]]],
+        *,
+        config: ConfigStore | None = None,
+        store: Store | None = None,
+        policy: policies.Policy | None = None,
+        guard: Guard | None = None,
+        model: Model | None = None,
+        weights: str | Path | None = None,
+        load: Callable[[Path], Model] | None = None,
+        retrain: Callable[[History], Model] | None = None,
+        retrain_every: float = 600.0,
+        backtest: Backtest | None = None,
+        bits: int = 10,
+        remember: int = 240,
+        stale: float = 3.0,
+        cost: Callable[[], float] | None = None,
+        clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not workers or len(set(workers)) != len(workers):
+            raise ValueError(f"workers: expected distinct names, got {list(workers)}")
+        self.name, self.workers = name, tuple(workers)
+        self._sources = list(sources)
+        self._config, self._store = config, store
+        self.policy: policies.Policy = policy or policies.WaterFilling()
+        self.guard = guard or Guard()
+        self.model = model
+        self._weights = None if weights is None else Path(weights)
+        self._load, self._weights_mark = load or _load, (0, 0)
+        self._retrain, self._retrain_every = retrain, retrain_every
+        self._training: threading.Thread | None = None
+        self._candidate: list[Model | Exception] = []
+        self.backtest = backtest or Backtest()
+        self._cost = cost or (lambda: 0.0)
+        self._clock, self._ticks = clock, ticks
+        self._stale = stale
+        self._memory = Memory()
+        self._grouping = DynamicGrouping.from_ratio([1.0] * len(self.workers), bits=bits)
+        self.version = 0
+        self._adopted = config is None
+        self._rows: deque[tuple[dict[str, dict[str, float]], dict[str, float]]] = deque(
+            maxlen=remember
+        )
+        self._residuals: dict[str, deque[float]] = {w: deque(maxlen=40) for w in self.workers}
+        self._expected: dict[str, float] = {}
+        self._heard: dict[str, float] = {}
+        self._last: dict[str, Measurement] = {}
+        self._turn = 0
+        self._then: tuple[float, float] | None = None
+        self._begun = ticks()
+        self._trained = self._begun
+        self._told: dict[str, str] = {}
+        self._unpublished: DynamicGrouping | None = None
+
+    @property
+    def ratio(self) -> dict[str, float]:
+        """The shares in force."""
+        shares = self._grouping.shares()
+        return {name: shares.get(task, 0.0) for task, name in enumerate(self.workers)}
+
+    @property
+    def grouping(self) -> DynamicGrouping:
+        """The circle in force."""
+        return self._grouping
+
+    # one turn ----------------------------------------------------------------------------------
+
+    def step(self) -> Status:
+        """Measure, keep, predict, decide, publish; raises for a bug of ours alone."""
+        now, wall = self._ticks(), self._clock()
+        problems: dict[str, str] = {}
+        self._look_at_clock(now, wall, problems)
+        self._adopt(problems)
+        samples = self._collect(problems)
+        self._keep(samples, wall, problems)
+        statistics = self._statistics(samples, now, problems)
+        forecast, source, why = self._predict(statistics, problems)
+        changed, reasons = self._decide(statistics, forecast, now, wall, source, problems)
+        self._renew(now, problems)
+        self._tell(problems, wall)
+        self._turn += 1
+        return Status(
+            time=wall,
+            turn=self._turn,
+            edge=self.name,
+            policy=type(self.policy).__name__,
+            source=source,
+            why=why,
+            ratio=self.ratio,
+            version=self.version,
+            changed=changed,
+            changes_in_last_minute=len([t for t in self._memory.changes if now - 60.0 < t]),
+            reasons=tuple(reasons),
+            workers=self._shown(statistics, forecast),
+            problems=problems,
+            cost=self._cost(),
+        )
+
+    def run(
+        self, stop: threading.Event, shown: Callable[[Status], None] | None = None, turns: int = 0
+    ) -> None:
+        """Turn after turn, one per period, until `stop` is set or so many are done."""
+        following = self._ticks()
+        while not stop.is_set():
+            status = self.step()
+            if shown is not None:
+                shown(status)
+            if turns and self._turn >= turns:
+                return
+            following += self.guard.period
+            wait = following - self._ticks()
+            if wait < 0:  # a turn took too long: no hurry afterwards
+                following, wait = self._ticks(), 0.0
+            if stop.wait(wait):
+                return
+
+    def _look_at_clock(self, now: float, wall: float, problems: dict[str, str]) -> None:
+        if self._then is not None:
+            jump = (wall - self._then[1]) - (now - self._then[0])
+            if abs(jump) > max(1.0, self.guard.period):
+                problems["clock"] = f"the clock was set by {jump:+.3g} s; decisions do not use it"
+        self._then = (now, wall)
+
+    def _adopt(self, problems: dict[str, str]) -> None:
+        """Go on from the ratio that is in force; also after somebody else changed it."""
+        if self._adopted or self._config is None:
+            return
+        try:
+            document = self._config.get(self.name)
+            if document is not None:
+                self.version = document.version
+                grouping, names = from_document(document.value, len(self.workers))
+                if names not in (list(self.workers), [str(i) for i in range(len(names))]):
+                    raise ValueError(f"tasks: expected {list(self.workers)}, got {names}")
+                self._grouping = grouping
+            self._adopted = True
+        except MalformedError as error:
+            self.version = error.version
+            self._adopted = True
+            problems["document"] = f"{error}; it will be written again"
+            self._unpublished = self._grouping
+        except (ValueError, TypeError) as error:
+            self._adopted = True
+            problems["document"] = f"version {self.version}: {error}; it will be written again"
+            self._unpublished = self._grouping
+        except Exception as error:
+            problems["config"] = f"{_said(error)}; the last ratio stays"
+
+    def _collect(self, problems: dict[str, str]) -> list[Sample]:
+        samples: list[Sample] = []
+        for source in self._sources:
+            try:
+                samples += source()
+            except Exception as error:
+                problems[f"source {_name(source)}"] = _said(error)
+                continue
+            owner = getattr(source, "__self__", None)
+            problem = getattr(owner, "problem", None)
+            if problem:
+                problems[f"source {_name(source)}"] = problem
+            for worker, text in (getattr(owner, "problems", None) or {}).items():
+                problems[f"worker {worker}" if worker else "machine"] = text
+        return samples
+
+    def _keep(self, samples: list[Sample], wall: float, problems: dict[str, str]) -> None:
+        if self._store is None or not samples:
+            return
+        try:
+            self._store.write(samples, received=wall)
+        except StoreError as error:
+            problems["store"] = f"{error}; routing goes on without it"
+
+    # measuring ---------------------------------------------------------------------------------
+
+    def _statistics(
+        self, samples: list[Sample], now: float, problems: dict[str, str]
+    ) -> Statistics:
+        merged: dict[str, dict[str, float]] = {}
+        hosts: dict[str, str] = {}
+        machines: dict[str, list[float]] = {}
+        for sample in samples:  # several of one worker: the latest of each feature
+            if sample.worker in self._residuals:
+                merged.setdefault(sample.worker, {}).update(sample.features)
+                hosts[sample.worker] = sample.host
+            elif not sample.worker:
+                for name, value in sample.features.items():
+                    if math.isfinite(value):
+                        machines.setdefault(name, []).append(value)
+        seen = {}
+        for worker in self.workers:
+            seen[worker] = self._measured(worker, merged, hosts, now, problems)
+        if not merged and self._sources:
+            problems["workers"] = "none reports: the ratio stays"
+        for worker, each in seen.items():
+            expected = self._expected.get(worker, math.nan)
+            self._residuals[worker].append(each.service - expected)
+            row = merged.setdefault(worker, {})
+            row["target"] = each.service
+        means = {name: sum(values) / len(values) for name, values in machines.items()}
+        self._rows.append((merged, means))
+        residuals = {name: list(values) for name, values in self._residuals.items()}
+        return Statistics(now, seen, residuals)
+
+    def _measured(
+        self,
+        worker: str,
+        merged: Mapping[str, Mapping[str, float]],
+        hosts: Mapping[str, str],
+        now: float,
+        problems: dict[str, str],
+    ) -> Measurement:
+        if worker in merged:
+            self._heard[worker] = now
+            found = measurement(merged[worker], hosts.get(worker, ""))
+            wrong = [
+                name
+                for name, value in merged[worker].items()
+                if name in _WATCHED and not math.isfinite(value)
+            ]
+            # No record done is no measurement; a worker that did some should say what they took.
+            if "backlog" in wrong or ("service_ms" in wrong and found.completed != 0):
+                problems[f"worker {worker}"] = (
+                    f"reports {', '.join(sorted(wrong))} that is no number: its share stays"
+                )
+            self._last[worker] = found
+            return found
+        age = now - self._heard.get(worker, self._begun)
+        last = self._last.get(worker, Measurement())
+        if age <= self._stale * self.guard.period:
+            return Measurement(host=last.host)
+        if len(self._heard) and any(self._heard[w] >= now for w in self._heard):
+            # Others report: this one is gone, or so slow that it cannot.
+            problems[f"worker {worker}"] = f"silent for {age:.3g} s"
+            return Measurement(backlog=max(1.0, last.backlog), silent=age, host=last.host)
+        return Measurement(host=last.host)
+
+    def history(self) -> History:
+        """What is remembered, for a model."""
+        rows = list(self._rows)
+        names = sorted({name for merged, _ in rows for each in merged.values() for name in each})
+        table = {
+            name: np.array(
+                [
+                    [merged.get(w, {}).get(name, math.nan) for w in self.workers]
+                    for merged, _ in rows
+                ]
+            ).reshape(len(rows), len(self.workers))
+            for name in names
+        }
+        machine = sorted({name for _, means in rows for name in means})
+        return History(
+            self.workers,
+            table.pop("target", np.empty((0, len(self.workers)))),
+            table,
+            {name: np.array([means.get(name, math.nan) for _, means in rows]) for name in machine},
+        )
+
+    # predicting --------------------------------------------------------------------------------
+
+    def _predict(
+        self, statistics: Statistics, problems: dict[str, str]
+    ) -> tuple[Forecast | None, str, str]:
+        self._read_weights(problems)
+        actual = np.array([statistics.workers[w].service for w in self.workers])
+        said = None
+        if self.model is not None:
+            try:
+                said = np.asarray(self.model.predict(self.history()), np.float64)
+                if said.shape != actual.shape:
+                    raise ValueError(
+                        f"forecast: expected {actual.size} numbers, got shape {said.shape}"
+                    )
+            except Exception as error:
+                problems["model"] = f"{_said(error)}; persistence is used"
+                said = None
+        outlook = self.backtest.step(actual, said)
+        values = dict(zip(self.workers, outlook.values.tolist(), strict=True))
+        self._expected = values
+        if outlook.source == "persistence":
+            # What was measured last: the policies read it from the statistics themselves.
+            return None, "persistence", outlook.reason
+        known = {w: v for w, v in values.items() if math.isfinite(v) and v > 0}
+        return Forecast(known, "forecast"), "forecast", outlook.reason
+
+    def _read_weights(self, problems: dict[str, str]) -> None:
+        if self._weights is None:
+            return
+        try:
+            found = self._weights.stat()
+            mark = (found.st_mtime_ns, found.st_size)
+            if mark == self._weights_mark:
+                return
+            model = self._load(self._weights)
+            if self.model is not None and len(self._rows) > 1:
+                self._swap_record(model)
+            self.model, self._weights_mark = model, mark
+        except Exception as error:
+            stays = "the model before stays" if self.model is not None else "there is no model"
+            problems["weights"] = f"{self._weights.name}: {error}; {stays}"
+
+    # retraining --------------------------------------------------------------------------------
+
+    def _renew(self, now: float, problems: dict[str, str]) -> None:
+        """Take a new model over if it is better; start the next one when it is time."""
+        if self._retrain is None:
+            return
+        if self._training is not None and not self._training.is_alive():
+            self._training = None
+            result = self._candidate.pop() if self._candidate else RuntimeError("no model")
+            if isinstance(result, Exception):
+                problems["training"] = f"{_said(result)}; the model before stays"
+            else:
+                self._consider(result)
+        if self._training is None and now - self._trained >= self._retrain_every:
+            self._trained = now
+            history, make = self.history(), self._retrain
+
+            def work() -> None:
+                try:
+                    self._candidate.append(make(history))
+                except Exception as error:
+                    self._candidate.append(error)
+
+            self._training = threading.Thread(target=work, name="pyroute-training", daemon=True)
+            self._training.start()
+
+    def _consider(self, candidate: Model) -> None:
+        history = self.history()
+        error, _ = error_ratio(*_replayed(candidate, history))
+        before = math.inf
+        if self.model is not None:
+            before, _ = error_ratio(*_replayed(self.model, history))
+        better = math.isfinite(error) and (error < before or math.isnan(before))
+        text = f"new model: {error:.3f} of the error of persistence, the one before {before:.3f}"
+        self._note("training", f"{text}; {'taken' if better else 'not taken'}")
+        if better:
+            self._swap_record(candidate)
+            self.model = candidate
+
+    def _swap_record(self, model: Model) -> None:
+        """The back-test of the new one over what is remembered replaces that of the old one."""
+        try:
+            self.backtest.swap(*_replayed(model, self.history()))
+        except _FAILURES as error:
+            _log.warning("back-test of the new model: %s", error)
+
+    # deciding ----------------------------------------------------------------------------------
+
+    def _decide(
+        self,
+        statistics: Statistics,
+        forecast: Forecast | None,
+        now: float,
+        wall: float,
+        source: str,
+        problems: dict[str, str],
+    ) -> tuple[bool, list[str]]:
+        if not any(
+            math.isfinite(each.service) or each.silent > 0 for each in statistics.workers.values()
+        ):
+            reasons = ["nothing is known: the ratio stays"]
+            wanted, memory = self._unpublished, self._memory
+        else:
+            before = self.ratio
+            proposal = self.policy(statistics, forecast, before, now)
+            memory, decision = self.guard.step(self._memory, statistics, proposal, before, now)
+            reasons = list(decision.reasons)
+            wanted = self._unpublished
+            if decision.changed:
+                shares = [decision.ratio.get(name, 0.0) for name in self.workers]
+                wanted = self._grouping.with_ratio(shares)
+        self._say_if_all_are_sick(reasons, problems)
+        if wanted is None:
+            self._memory = memory
+            return False, reasons
+        if not self._publish(wanted, problems):
+            # As if it had not been decided: it is decided again from what is measured then.
+            self._memory = Memory(
+                memory.time, self._memory.changes, memory.bans, self._memory.lowered
+            )
+            return False, reasons
+        self._memory = memory
+        row = DecisionRow(wall, self.name, self.version, self.ratio, source, tuple(reasons))
+        if self._store is not None:
+            try:
+                self._store.decide(row)
+            except StoreError as error:
+                problems["store"] = f"{error}; routing goes on without it"
+        return True, reasons
+
+    @staticmethod
+    def _say_if_all_are_sick(reasons: Sequence[str], problems: dict[str, str]) -> None:
+        for reason in reasons:
+            if "stay in service" in reason:
+                problems["capacity"] = reason
+
+    def _publish(self, wanted: DynamicGrouping, problems: dict[str, str]) -> bool:
+        if self._config is None:
+            self._grouping, self._unpublished = wanted, None
+            self.version += 1
+            return True
+        if not self._adopted:
+            return False  # what is in force is not known yet
+        try:
+            self.version = self._config.put(
+                self.name, to_document(wanted, self.workers), expect_version=self.version
+            )
+        except StaleVersionError as error:
+            self._adopted = False
+            problems["config"] = f"somebody else wrote version {error.expected}: read again"
+            return False
+        except Exception as error:
+            self._adopted = False  # whether it was written is not known: look before the next
+            problems["config"] = f"{_said(error)}; the last ratio stays"
+            return False
+        self._grouping, self._unpublished = wanted, None
+        return True
+
+    # telling -----------------------------------------------------------------------------------
+
+    def _tell(self, problems: dict[str, str], wall: float) -> None:
+        """Log and keep what is new among the problems, and what is over."""
+        for kind, text in problems.items():
+            if kind not in self._told:
+                _log.warning("%s: %s", kind, text)
+                self._note(kind, text, wall)
+        for kind in self._told:
+            if kind not in problems:
+                _log.info("%s: over", kind)
+                self._note(kind, "over", wall)
+        self._told = dict(problems)
+
+    def _note(self, kind: str, text: str, wall: float | None = None) -> None:
+        if self._store is None:
+            return
+        try:
+            self._store.note(self._clock() if wall is None else wall, kind, text)
+        except StoreError as error:
+            _log.debug("%s", error)
+
+    def _shown(
+        self, statistics: Statistics, forecast: Forecast | None
+    ) -> dict[str, dict[str, Any]]:
+        ratio, out = self.ratio, {}
+        for name, seen in statistics.workers.items():
+            ban = self._memory.bans.get(name)
+            state = "in service" if ban is None else ("on trial" if ban.probing else "bypassed")
+            out[name] = {
+                "share": ratio[name],
+                "service_ms": 1000.0 * seen.service,
+                "forecast_ms": 1000.0
+                * (forecast.values.get(name, math.nan) if forecast else math.nan),
+                "backlog": seen.backlog,
+                "records_per_s": seen.arrived,
+                "state": state,
+            }
+        return out
+
+
+_WATCHED = ("service_ms", "backlog", "queue_ms", "records_per_s")
+
+
+def _replayed(model: Model, history: History) -> tuple[Floats, Floats, Floats]:
+    """What a model would have said of each remembered period, what came, and what was before."""
+    rows = range(1, len(history.target))
+    said = [np.asarray(model.predict(history.until(row)), np.float64) for row in rows]
+    width = len(history.workers)
+    return (
+        np.array(said).reshape(len(said), width),
+        history.target[1:],
+        history.target[:-1],
+    )
+
+
+def _load(path: Path) -> Model:
+    """The predictor of this package."""
+    from importlib import import_module
+
+    module = import_module("pyroute.control.predictor")
+    return module.Predictor.load(path)  # type: ignore[no-any-return]
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _name(source: Any) -> str:
+    owner = getattr(source, "__self__", source)
+    return type(owner).__name__.lower() if owner is not source else getattr(source, "__name__", "?")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value

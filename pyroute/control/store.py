@@ -1,0 +1,475 @@
+"""Store: what monitors and hooks measured, and what control decided.
+
+SQLite in WAL mode is the embedded default; any number of hosts report to one PostgreSQL. Both get
+the same statements.
+
+>>> store = Store.open(":memory:")
+>>> store.write([Sample(100.0, "h1", "w1", {"cpu_percent": 40.0})], received=100.2)
+1
+>>> store.read(0.0, 200.0).column_names
+['time', 'sent', 'received', 'host', 'worker', 'cpu_percent']
+>>> store.close()
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["DecisionRow", "Sample", "Store", "StoreError"]
+
+SCHEMA = 1
+_CLOCK_SAMPLES = 16
+"""Latest reports of a host that its clock is compared by."""
+
+
+class StoreError(OSError):
+    """The store cannot be read or written now: locked, damaged, full or away."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Features of one worker, or of its machine (worker ''), at one time of the sender's clock."""
+
+    time: float
+    host: str
+    worker: str
+    features: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class DecisionRow:
+    """A ratio that was published, or could not be, and why."""
+
+    time: float
+    edge: str
+    version: int
+    ratio: Mapping[str, float]
+    source: str
+    reasons: tuple[str, ...]
+
+
+def _alchemy() -> Any:
+    try:
+        import sqlalchemy
+    except ImportError as error:
+        raise ImportError(f"{error}: pip install 'pyroute-core[control]'") from None
+    return sqlalchemy
+
+
+def _url(place: str | Path) -> str:
+    """A SQLAlchemy URL of a path or an URL."""
+    text = str(place)
+    if not text:
+        raise ValueError("url: expected a path, sqlite:///PATH or postgresql://..., got nothing")
+    for prefix in ("postgresql://", "postgres://"):
+        if text.startswith(prefix):
+            return "postgresql+psycopg://" + text.removeprefix(prefix)
+    if "://" in text:
+        kind = text.partition(":")[0].partition("+")[0]
+        if kind not in ("sqlite", "postgresql"):
+            raise ValueError(f"url: expected a path, sqlite or postgresql, got {kind}")
+        return text
+    return "sqlite://" if text == ":memory:" else f"sqlite:///{text}"
+
+
+class Store:
+    """Samples, decisions and events; several threads may use one.
+
+    Parameters
+    ----------
+    url
+        A path, ``sqlite:///PATH``, ``:memory:``, or ``postgresql://USER@HOST/NAME``.
+    retention
+        Seconds after which samples and events are forgotten; None keeps them for ever.
+    busy
+        Seconds to wait for another writer.
+    """
+
+    def __init__(
+        self, url: str | Path, *, retention: float | None = 7 * 86400.0, busy: float = 5.0
+    ) -> None:
+        if retention is not None and not retention > 0:
+            raise ValueError(f"retention: expected more than 0 seconds, got {retention}")
+        sa = _alchemy()
+        self.url, self.retention = _url(url), retention
+        self._is_sqlite = self.url.startswith("sqlite")
+        options: dict[str, Any] = {}
+        if self._is_sqlite:
+            options["connect_args"] = {"timeout": busy, "check_same_thread": False}
+            if self.url == "sqlite://":
+                options["poolclass"] = sa.pool.StaticPool
+        else:
+            options |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": max(2, busy)}}
+        try:
+            self._engine = sa.create_engine(self.url, **options)
+        except ImportError as error:
+            raise ImportError(f"{error}: pip install 'pyroute-core[postgres]'") from None
+        if self._is_sqlite:
+            sa.event.listen(self._engine, "connect", _tune)
+        self._sa = sa
+        self._tables()
+        self._lock = threading.RLock()
+        self._layouts: dict[tuple[str, ...], int] = {}
+        self._pruned = -math.inf
+        self._ready = False
+        try:
+            self._prepare()
+        except BaseException:
+            self._engine.dispose()
+            raise
+
+    @classmethod
+    def open(cls, url: str | Path, **options: Any) -> Self:
+        """The store at a place; it is made where there is none."""
+        return cls(url, **options)
+
+    def _tables(self) -> None:
+        sa = self._sa
+        self._meta = sa.MetaData()
+        number, text, real = sa.BigInteger().with_variant(sa.Integer, "sqlite"), sa.Text, sa.Double
+        self._about = sa.Table(
+            "pyroute_about",
+            self._meta,
+            sa.Column("name", text, primary_key=True),
+            sa.Column("value", text, nullable=False),
+        )
+        self._layout = sa.Table(
+            "layouts",
+            self._meta,
+            sa.Column("id", number, primary_key=True, autoincrement=True),
+            sa.Column("names", text, nullable=False, unique=True),
+        )
+        self._samples = sa.Table(
+            "samples",
+            self._meta,
+            sa.Column("id", number, primary_key=True, autoincrement=True),
+            sa.Column("host", text, nullable=False),
+            sa.Column("worker", text, nullable=False),
+            sa.Column("sent", real, nullable=False),
+            sa.Column("received", real, nullable=False),
+            sa.Column("layout", number, nullable=False),
+            sa.Column("data", sa.LargeBinary, nullable=False),
+            sa.Index("samples_received", "received"),
+        )
+        self._decisions = sa.Table(
+            "decisions",
+            self._meta,
+            sa.Column("id", number, primary_key=True, autoincrement=True),
+            sa.Column("time", real, nullable=False),
+            sa.Column("edge", text, nullable=False),
+            sa.Column("version", number, nullable=False),
+            sa.Column("source", text, nullable=False),
+            sa.Column("ratio", text, nullable=False),
+            sa.Column("reasons", text, nullable=False),
+            sa.Index("decisions_time", "time"),
+        )
+        self._events = sa.Table(
+            "events",
+            self._meta,
+            sa.Column("id", number, primary_key=True, autoincrement=True),
+            sa.Column("time", real, nullable=False),
+            sa.Column("kind", text, nullable=False),
+            sa.Column("text", text, nullable=False),
+            sa.Index("events_time", "time"),
+        )
+
+    def _prepare(self) -> None:
+        """Make the tables; refuse those of another schema."""
+        with self._begin() as connection:
+            if not self._is_sqlite:  # two that start at once make them one after the other
+                connection.execute(self._sa.text("SELECT pg_advisory_xact_lock(7097861)"))
+            self._meta.create_all(connection)
+            about = self._about.c
+            found = connection.execute(
+                self._sa.select(about.value).where(about.name == "schema")
+            ).scalar()
+            if found is None:
+                connection.execute(self._about.insert().values(name="schema", value=str(SCHEMA)))
+            elif found != str(SCHEMA):
+                raise StoreError(f"{self.name}: expected schema {SCHEMA}, got {found}")
+        self._ready = True
+
+    @property
+    def name(self) -> str:
+        """The place, without a password."""
+        return str(self._engine.url.render_as_string(hide_password=True))
+
+    def _begin(self) -> _Transaction:
+        return _Transaction(self)
+
+    # writing -----------------------------------------------------------------------------------
+
+    def write(self, samples: Iterable[Sample], *, received: float | None = None) -> int:
+        """Keep samples, all or none; how many there were.
+
+        Parameters
+        ----------
+        samples
+            With the time of the sender's clock.
+        received
+            When they came, by the clock of whoever calls this; None: now.
+        """
+        now = time.time() if received is None else received
+        rows = []
+        with self._lock, self._begin() as connection:
+            for sample in samples:
+                names = tuple(sorted(sample.features))
+                values = np.array([sample.features[name] for name in names], "<f8")
+                rows.append(
+                    {
+                        "host": sample.host,
+                        "worker": sample.worker,
+                        "sent": float(sample.time),
+                        "received": float(now),
+                        "layout": self._layout_id(connection, names),
+                        "data": values.tobytes(),
+                    }
+                )
+            if rows:
+                connection.execute(self._samples.insert(), rows)
+        if self.retention is not None and now - self._pruned > min(60.0, self.retention):
+            self.prune(now)
+        return len(rows)
+
+    def _layout_id(self, connection: Any, names: tuple[str, ...]) -> int:
+        if names in self._layouts:
+            return self._layouts[names]
+        text, table = json.dumps(names), self._layout
+        wanted = self._sa.select(table.c.id).where(table.c.names == text)
+        found = connection.execute(wanted).scalar()
+        if found is None:
+            kind = "sqlite" if self._is_sqlite else "postgresql"
+            insert = import_module(f"sqlalchemy.dialects.{kind}").insert
+            connection.execute(insert(table).values(names=text).on_conflict_do_nothing())
+            found = connection.execute(wanted).scalar_one()
+        self._layouts[names] = int(found)
+        return int(found)
+
+    def prune(self, now: float) -> int:
+        """Forget what is older than the retention; how many samples that were."""
+        if self.retention is None:
+            return 0
+        self._pruned = now
+        before = now - self.retention
+        with self._lock, self._begin() as connection:
+            gone = connection.execute(
+                self._samples.delete().where(self._samples.c.received < before)
+            ).rowcount
+            connection.execute(self._events.delete().where(self._events.c.time < before))
+            connection.execute(self._decisions.delete().where(self._decisions.c.time < before))
+        return int(gone)
+
+    def decide(self, row: DecisionRow) -> None:
+        """Keep a decision."""
+        with self._lock, self._begin() as connection:
+            connection.execute(
+                self._decisions.insert().values(
+                    time=row.time,
+                    edge=row.edge,
+                    version=row.version,
+                    source=row.source,
+                    ratio=json.dumps(dict(row.ratio)),
+                    reasons=json.dumps(list(row.reasons)),
+                )
+            )
+
+    def note(self, when: float, kind: str, text: str) -> None:
+        """Keep an event: what went wrong, what was repaired."""
+        with self._lock, self._begin() as connection:
+            connection.execute(self._events.insert().values(time=when, kind=kind, text=text))
+
+    # reading -----------------------------------------------------------------------------------
+
+    def decisions(self, since: float = -math.inf, edge: str | None = None) -> list[DecisionRow]:
+        """Decisions, the oldest first."""
+        table = self._decisions
+        query = self._sa.select(table).order_by(table.c.id)
+        if math.isfinite(since):
+            query = query.where(table.c.time >= since)
+        if edge is not None:
+            query = query.where(table.c.edge == edge)
+        with self._lock, self._begin() as connection:
+            return [
+                DecisionRow(
+                    row.time,
+                    row.edge,
+                    int(row.version),
+                    json.loads(row.ratio),
+                    row.source,
+                    tuple(json.loads(row.reasons)),
+                )
+                for row in connection.execute(query)
+            ]
+
+    def events(self, since: float = -math.inf) -> list[tuple[float, str, str]]:
+        """(time, kind, text), the oldest first."""
+        table = self._events
+        query = self._sa.select(table.c.time, table.c.kind, table.c.text).order_by(table.c.id)
+        if math.isfinite(since):
+            query = query.where(table.c.time >= since)
+        with self._lock, self._begin() as connection:
+            return [(row.time, row.kind, row.text) for row in connection.execute(query)]
+
+    def read(
+        self,
+        start: float,
+        end: float,
+        *,
+        host: str | None = None,
+        worker: str | None = None,
+        features: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """Samples received in [start, end) as an Arrow table, in order of their time.
+
+        Columns: `time` (the sender's time on this store's clock), `sent` (by the sender's own
+        clock), `received`, `host`, `worker`, then the features by name; NaN where a sample does
+        not have one.
+
+        A host's clock is taken to be wrong by the least difference between `received` and `sent`
+        over its latest reports: the way of a report takes time, and never less than none. So
+        `time` is late by the shortest way, and follows a clock that was set within 16 reports.
+        """
+        import pyarrow as pa
+
+        rows, layouts = self._rows(start, end, host, worker)
+        names = (
+            list(features)
+            if features is not None
+            else sorted({name for each in layouts.values() for name in each})
+        )
+        columns = {name: np.full(len(rows), np.nan) for name in names}
+        for i, row in enumerate(rows):
+            values = np.frombuffer(row.data, "<f8")
+            for name, value in zip(layouts[row.layout], values, strict=True):
+                if name in columns:
+                    columns[name][i] = value
+        sent = np.array([row.sent for row in rows], np.float64)
+        received = np.array([row.received for row in rows], np.float64)
+        hosts = np.array([row.host for row in rows], object)
+        when = sent + _offsets(hosts, sent, received)
+        order = np.argsort(when, kind="stable")
+        table = {
+            "time": pa.array(when[order]),
+            "sent": pa.array(sent[order]),
+            "received": pa.array(received[order]),
+            "host": pa.array([rows[i].host for i in order], pa.string()),
+            "worker": pa.array([rows[i].worker for i in order], pa.string()),
+        }
+        return pa.table(table | {name: pa.array(columns[name][order]) for name in names})
+
+    def _rows(
+        self, start: float, end: float, host: str | None, worker: str | None
+    ) -> tuple[list[Any], dict[int, list[str]]]:
+        table = self._samples
+        query = self._sa.select(table).where(table.c.received >= start, table.c.received < end)
+        if host is not None:
+            query = query.where(table.c.host == host)
+        if worker is not None:
+            query = query.where(table.c.worker == worker)
+        with self._lock, self._begin() as connection:
+            rows = list(connection.execute(query.order_by(table.c.id)))
+            used = {row.layout for row in rows}
+            found = connection.execute(self._sa.select(self._layout.c.id, self._layout.c.names))
+            layouts = {row.id: json.loads(row.names) for row in found if row.id in used}
+        return rows, layouts
+
+    def offsets(self, end: float = math.inf) -> dict[str, float]:
+        """Seconds to add to each host's clock to get this store's, by its latest reports."""
+        sa, table = self._sa, self._samples
+        out = {}
+        with self._lock, self._begin() as connection:
+            for (host,) in connection.execute(sa.select(table.c.host).distinct()).all():
+                query = sa.select(table.c.received - table.c.sent).where(table.c.host == host)
+                if math.isfinite(end):
+                    query = query.where(table.c.received < end)
+                latest = query.order_by(table.c.id.desc()).limit(_CLOCK_SAMPLES)
+                found = connection.execute(latest).scalars().all()
+                if found:
+                    out[host] = float(min(found))
+        return out
+
+    # -------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Transaction:
+    """A transaction whose errors are `StoreError`, in one line."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __enter__(self) -> Any:
+        try:
+            self._context = self._store._engine.begin()
+            return self._context.__enter__()
+        except self._store._sa.exc.SQLAlchemyError as error:
+            raise self._plain(error) from error
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self._context.__exit__(kind, error, traceback)
+        except self._store._sa.exc.SQLAlchemyError as raised:
+            raise self._plain(raised) from raised
+        if isinstance(error, self._store._sa.exc.SQLAlchemyError):
+            raise self._plain(error) from error
+
+    def _plain(self, error: BaseException) -> StoreError:
+        first = str(getattr(error, "orig", None) or error).strip().split("\n")[0]
+        help_text = ""
+        if "locked" in first:
+            help_text = ": another process is writing to it"
+        elif "malformed" in first or "not a database" in first:
+            help_text = ": move the file away, a new one will be made"
+        return StoreError(f"{self._store.name}: {first}{help_text}")
+
+
+def _tune(connection: Any, record: Any) -> None:  # noqa: ARG001
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.close()
+
+
+def _offsets(hosts: Any, sent: Any, received: Any) -> Any:
+    """For each row the least `received - sent` of its host's latest ones up to it."""
+    out = np.zeros(len(sent))
+    for host in dict.fromkeys(hosts.tolist()):
+        at = np.flatnonzero(hosts == host)
+        late = received[at] - sent[at]
+        padded = np.concatenate([np.full(_CLOCK_SAMPLES - 1, np.inf), late])
+        windows = np.lib.stride_tricks.sliding_window_view(padded, _CLOCK_SAMPLES)
+        out[at] = windows.min(axis=1)
+    return out
