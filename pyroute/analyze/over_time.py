@@ -7,6 +7,7 @@ the records it is judged on.
 from __future__ import annotations
 
 import datetime
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from pyroute.analyze.findings import max_by_mean, snapshot_of
 from pyroute.analyze.scan import Columns, Pass
-from pyroute.analyze.source import Batch, InputError, Source
+from pyroute.analyze.source import Batch, InputError, Source, nothing
 from pyroute.gate import Gate
 from pyroute.rebalance import rebalance
 from pyroute.ring import Ring
@@ -179,7 +180,7 @@ def intervals(
     late
         Told how many records came after their interval was closed; they count in the next.
     """
-    tell = advance or (lambda rows, size: None)
+    tell = advance or nothing
     made = Pass(columns, capacity=capacity, bits=_bits(ring))
     router = _Router(ring, max_imbalance, max_table)
     cutter = _Cutter(columns.time, spans)
@@ -235,7 +236,7 @@ class _Cutter:
         self._seen += rows
         self._now = int(index[-1])
         starts = [0, *(np.flatnonzero(np.diff(index)) + 1).tolist(), rows]
-        for begin, end in zip(starts, starts[1:], strict=False):
+        for begin, end in itertools.pairwise(starts):
             part = batch.data.slice(begin, end - begin)
             yield int(index[begin]), Batch(part, batch.file, batch.start + begin)
 
@@ -265,13 +266,9 @@ def micros(batch: Batch, name: str) -> npt.NDArray[np.int64]:
             raise InputError(f"{where}: expected times, got {kind}: {error}") from error
         kind = column.type
     if pa.types.is_timestamp(kind):
-        found: npt.NDArray[np.int64] = (
-            column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).to_numpy()
-        )
-        return found
+        return _whole(column.cast(pa.timestamp("us"), safe=False))
     if pa.types.is_date(kind):
-        found = column.cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
-        return found
+        return _whole(column.cast(pa.timestamp("us")))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         numbers = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         if not np.isfinite(numbers).all():
@@ -280,6 +277,11 @@ def micros(batch: Batch, name: str) -> npt.NDArray[np.int64]:
         scale = next((s for limit, s in _SCALES if most < limit), 1e-3)
         return np.round(numbers * scale).astype(np.int64)
     raise InputError(f"{where}: expected times, got {kind}")
+
+
+def _whole(column: Any) -> npt.NDArray[np.int64]:
+    numbers: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
+    return numbers
 
 
 _SCALES = ((1e11, 1e6), (1e14, 1e3), (1e17, 1.0))

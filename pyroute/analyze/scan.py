@@ -15,7 +15,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyroute import _core
-from pyroute.analyze.source import ROWS, Batch, File, InputError, Part, Source, opened, threads
+from pyroute.analyze.source import (
+    ROWS,
+    Batch,
+    File,
+    InputError,
+    Part,
+    Source,
+    expect_columns,
+    nothing,
+    opened,
+    threads,
+)
 from pyroute.homes import EngineHome, FlinkKeyGroup, KafkaHash, SparkHash, StormHash
 from pyroute.key_profile import KeyProfile
 
@@ -128,7 +139,7 @@ class Pass:
         data = batch.data
         if not data.num_rows:
             return
-        keys = _keys(batch, self.columns.keys)
+        keys = keys_of(batch, self.columns.keys)
         costs = _numbers(batch, self.columns.cost)
         states = _numbers(batch, self.columns.state)
         if not self.types:
@@ -188,7 +199,7 @@ def scan(
     advance
         Told rows and bytes that were read since it was told last, by any thread.
     """
-    tell = advance or (lambda rows, size: None)
+    tell = advance or nothing
     if not source.is_parquet:
         one = make()
         for batch in source.batches(lambda size: tell(0, size)):
@@ -243,8 +254,10 @@ def _batches(parts: Sequence[Part], columns: Sequence[str]) -> Iterator[Batch]:
         at = end
 
 
-def _keys(batch: Batch, names: Sequence[str]) -> _core.Keys:
+def keys_of(batch: Batch, names: Sequence[str]) -> _core.Keys:
+    """The key of every row."""
     data = batch.data
+    expect_columns(batch.file, data.schema.names, names)
     try:
         return _core.Keys(*(data.column(name) for name in names), name=", ".join(names))
     except (TypeError, ValueError) as error:

@@ -102,7 +102,7 @@ class Source:
     files
         The files, in order.
     columns
-        Columns to read, each once.
+        Columns to read, each once; none means all of them.
     texts
         Columns of CSV and JSON that are text, whatever they look like.
     """
@@ -135,6 +135,11 @@ class Source:
         return sum(file.size for file in self.files)
 
     @property
+    def wanted(self) -> list[str] | None:
+        """The columns as pyarrow takes them."""
+        return list(self.columns) or None
+
+    @property
     def is_parquet(self) -> bool:
         """Whether all of it can be read by several threads."""
         return all(file.kind == "parquet" and file.path != "-" for file in self.files)
@@ -162,7 +167,7 @@ class Source:
         """
         for file in self.files:
             with _reading(file):
-                yield from _READERS[file.kind](self, file, advance or _ignored)
+                yield from _READERS[file.kind](self, file, advance or nothing)
 
     def close(self) -> None:
         """Remove what stdin was kept in."""
@@ -171,8 +176,8 @@ class Source:
         self._spooled.clear()
 
 
-def _ignored(_: int) -> None:
-    return
+def nothing(*_: int) -> None:
+    """Take progress and tell nobody."""
 
 
 # which files
@@ -190,7 +195,7 @@ def _files(name: str, kind: str | None) -> list[File]:
     if path.exists():
         return [_file(name, kind)]
     if any(letter in name for letter in "*?["):
-        matches = sorted(glob.glob(name, recursive=True))
+        matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207 - any pattern
         if not matches:
             raise InputError(f"{name}: expected a pattern of files that exist, got no match")
         return [file for match in matches for file in _files(match, kind)]
@@ -271,11 +276,11 @@ def opened(file: File, columns: Sequence[str]) -> Iterator[Any]:
     """A Parquet file that is read page by page; `InputError` where columns are missing."""
     import pyarrow.parquet as pq
 
-    with _reading(file):
-        # Not pre-buffered: that would keep all row groups.
-        with pq.ParquetFile(file.path, buffer_size=1 << 20, pre_buffer=False) as parquet:
-            expect_columns(file, parquet.schema_arrow.names, columns)
-            yield parquet
+    # Not pre-buffered: that would keep all row groups.
+    options: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False}
+    with _reading(file), pq.ParquetFile(file.path, **options) as parquet:
+        expect_columns(file, parquet.schema_arrow.names, columns)
+        yield parquet
 
 
 def expect_columns(file: File, names: Sequence[str], columns: Sequence[str]) -> None:
@@ -293,7 +298,7 @@ def _parquet(source: Source, file: File, advance: Callable[[int], None]) -> Iter
         file = _spool(source, file)
     with opened(file, source.columns) as parquet:
         start, rows = 0, max(1, parquet.metadata.num_rows)
-        for data in parquet.iter_batches(batch_size=ROWS, columns=list(source.columns)):
+        for data in parquet.iter_batches(batch_size=ROWS, columns=source.wanted):
             yield Batch(data, file, start)
             start += data.num_rows
             advance(file.size * data.num_rows // rows)
@@ -347,7 +352,7 @@ def _csv(source: Source, file: File, advance: Callable[[int], None]) -> Iterator
                 read_options=pc.ReadOptions(block_size=BLOCK),
                 parse_options=pc.ParseOptions(delimiter="\t" if file.is_tabbed else ","),
                 convert_options=pc.ConvertOptions(
-                    include_columns=list(source.columns),
+                    include_columns=source.wanted,
                     column_types=dict.fromkeys(source.texts, pa.string()),
                     strings_can_be_null=True,
                     quoted_strings_can_be_null=False,
@@ -368,7 +373,7 @@ def _expect_header(file: File, columns: Sequence[str], error: Exception) -> None
         raise InputError(f"stdin: {str(error).strip(chr(39))}") from error
     import pyarrow.csv as pc
 
-    with _stream(file, _ignored) as stream:
+    with _stream(file, nothing) as stream:
         options = pc.ParseOptions(delimiter="\t" if file.is_tabbed else ",")
         with pc.open_csv(stream, parse_options=options) as reader:
             expect_columns(file, reader.schema.names, columns)
@@ -406,11 +411,12 @@ def _lines(data: bytes, last: bool) -> tuple[bytes, bytes]:
 
 def _selected(source: Source, file: File, table: Any, start: int) -> Iterator[Batch]:
     """The columns; a field that no line of a block has is null there."""
+    wanted = source.columns or tuple(table.schema.names)
     columns = [
         table.column(name) if name in table.schema.names else pa.nulls(table.num_rows)
-        for name in source.columns
+        for name in wanted
     ]
-    picked = pa.table(dict(zip(source.columns, columns, strict=True)))
+    picked = pa.table(dict(zip(wanted, columns, strict=True)))
     for data in picked.to_batches(max_chunksize=ROWS):
         yield Batch(data, file, start)
         start += data.num_rows
@@ -436,7 +442,7 @@ def _arrow(source: Source, file: File, advance: Callable[[int], None]) -> Iterat
         expect_columns(file, reader.schema.names, source.columns)
         start = 0
         for whole in every:
-            data = whole.select(list(source.columns))
+            data = whole.select(list(source.columns)) if source.columns else whole
             for at in range(0, data.num_rows, ROWS):
                 part = data.slice(at, ROWS)
                 yield Batch(part, file, start)

@@ -97,21 +97,15 @@ def analyze(
 
         if files or key or sample:
             raise CommandError("--spark-log: expected it without FILE, --key and --sample")
-        show_logs(spark_log, out, hash_keys)
+        show_logs(spark_log, out)
         return
-    from pyroute.analyze.scan import ENGINES
     from pyroute.cli.reading import Namer, columns_of
 
-    if engine not in ENGINES:
-        raise CommandError(f"--engine: expected one of {', '.join(ENGINES)}, got {engine}")
-    if time is not None and interval is None:
-        raise CommandError("--time: expected --interval LENGTH with it, got none")
+    _check(engine, time, interval, report)
     if sample:
         if files or key:
             raise CommandError("--sample: expected no FILE and no --key with it")
         files, key, cost = [str(_sample_file(out))], ["customer"], None
-    if report is not None and report.is_dir():
-        raise CommandError(f"--report: expected a file, got the directory {report}")
     columns = columns_of(key, cost, state, time)
     began = clock.perf_counter()
     reading = _Reading(list(files or ()), columns, format, text, tasks, engine, capacity)
@@ -143,6 +137,20 @@ def analyze(
             "notes": reading.notes,
         }
     )
+
+
+def _check(engine: str, time: str | None, interval: str | None, report: Path | None) -> None:
+    """Options that cannot be used, before anything is read."""
+    from pyroute.analyze.scan import ENGINES
+
+    if engine not in ENGINES:
+        raise CommandError(f"--engine: expected one of {', '.join(ENGINES)}, got {engine}")
+    if time is not None and interval is None:
+        raise CommandError("--time: expected --interval LENGTH with it, got none")
+    if report is not None and report.is_dir():
+        raise CommandError(f"--report: expected a file, got the directory {report}")
+    if report is not None and not report.parent.is_dir():
+        raise CommandError(f"--report: no such directory as {report.parent}")
 
 
 def _sample_file(out: Output) -> Path:
@@ -347,7 +355,7 @@ def _interval_table(spans: Sequence[Interval], namer: Namer, most: int = 12) -> 
     )
     for title in ("interval", "records", "hash", "planned", "moved", "table", "hottest", "share"):
         justify = "left" if title in ("interval", "hottest") else "right"
-        table.add_column(title, justify=justify)
+        table.add_column(title, justify=justify, no_wrap=title == "interval")
     shown = sorted(range(len(spans)), key=lambda i: (-spans[i].hash_ratio, i))[:most]
     for one in (spans[i] for i in sorted(shown)):
         table.add_row(
@@ -409,11 +417,11 @@ def _next(found: Findings, columns: Columns, files: list[str], sample: bool) -> 
     flags = "".join(f" --key {_quoted(name)}" for name in columns.keys)
     flags += "" if columns.cost is None else f" --cost {_quoted(columns.cost)}"
     named = " ".join(map(_quoted, files)) if files else "FILE"
+    balance = f"su.balance(df, {keys}, tasks={found.tasks}{more})"
+    kept = "--out plan.json --router router.json --apply"
     lines = [
-        f"import spark_udf as su; b = su.balance(df, {keys}, tasks={found.tasks}{more})"
-        "  # PySpark: then b.group_by(), b.window() or b.join(other)",
-        f"pyroute plan {named}{flags} --tasks {found.tasks} --out plan.json --router router.json"
-        " --apply",
+        f"import spark_udf as su; b = {balance}  # PySpark; then b.group_by() or b.join(other)",
+        f"pyroute plan {named}{flags} --tasks {found.tasks} {kept}",
     ]
     if sample:
         lines.append(f"pyroute run {named}{flags} --tasks {found.tasks}  # both ways, in a Spark")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pyroute.analyze.scan import Columns
-from pyroute.analyze.source import InputError, Source
+from pyroute.analyze.source import InputError, Source, nothing
 from pyroute.cli.output import CommandError, Output
 
 __all__ = ["Namer", "atomic", "columns_of", "progress", "read_text", "source_of"]
@@ -58,7 +58,7 @@ def capacity_for(source: Source) -> int:
 def progress(output: Output, source: Source) -> Iterator[Advance]:
     """A bar with rate and time left, on a terminal alone."""
     if not output.is_live:
-        yield lambda rows, size: None
+        yield nothing
         return
     from rich.progress import (
         BarColumn,
