@@ -9,6 +9,7 @@ void bind_keys(py::module_& m);
 void bind_space_saving(py::module_& m);
 void bind_cost_sketch(py::module_& m);
 void bind_key_stats(py::module_& m);
+void bind_key_profile(py::module_& m);
 void bind_ring(py::module_& m);
 void bind_dynamic_grouping(py::module_& m);
 void bind_homes(py::module_& m);
@@ -39,6 +40,7 @@ PYBIND11_MODULE(_core, m) {
   bind_space_saving(m);
   bind_cost_sketch(m);
   bind_key_stats(m);
+  bind_key_profile(m);
   bind_ring(m);
   bind_dynamic_grouping(m);
   bind_homes(m);

@@ -466,6 +466,6 @@ def test_command_gives_json(tmp_path, command):
 )
 def test_command_says_what_is_wrong(arguments, error, command):
     code, out, wrong = command(*arguments)
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert error in wrong
     assert len(wrong.strip().splitlines()) == 1

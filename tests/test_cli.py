@@ -174,8 +174,8 @@ def test_unknown_command_is_named(fakes):
 @pytest.mark.parametrize(
     ("name", "code", "message"),
     [
-        ("known", 1, "pyroute fake: name: expected another, got known\n"),
-        ("value", 1, "pyroute fake: name: expected another, got value\n"),
+        ("known", 2, "pyroute fake: name: expected another, got known\n"),
+        ("value", 2, "pyroute fake: name: expected another, got value\n"),
         ("bug", 1, "pyroute fake: ZeroDivisionError: division (--debug shows where)\n"),
         ("ctrl-c", 130, "pyroute fake: stopped\n"),
     ],
@@ -200,7 +200,7 @@ def test_json_is_alone_on_stdout(fakes):
     quiet = call(fakes, "fake", "anna", "--json", "--quiet")
     assert (quiet.stdout, quiet.stderr) == (done.stdout, "")
     failed = call(fakes, "fake", "known", "--json", "--quiet")
-    assert (failed.returncode, failed.stdout) == (1, "")
+    assert (failed.returncode, failed.stdout) == (2, "")
 
 
 def test_results_and_progress(fakes):

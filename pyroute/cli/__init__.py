@@ -10,7 +10,8 @@ The extra in brackets is what the command needs; where it is missing the error s
 The first line of the function's docstring is its line in `pyroute --help`, what comes before the
 section Examples its own help, and Examples are shown below the options. A command is imported when
 it is called and not before, so nothing here knows Spark. What it raises becomes one line and exit
-code 1; `--debug` (`pyroute.cli.options.Debug`) shows the traceback.
+code 2 where the input is the reason, else 1; `--debug` (`pyroute.cli.options.Debug`) shows the
+traceback.
 """
 
 from __future__ import annotations

@@ -16,17 +16,17 @@ from typing import Any
 import typer
 
 from pyroute._core import FormatError
+from pyroute.cli.errors import BAD_INPUT, FAILED, INTERRUPTED
 from pyroute.cli.output import CommandError, Output
 
 GROUP = "pyroute.commands"
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as of shells."""
 
 _EXAMPLES = re.compile(r"^Examples\n-+\n", re.MULTILINE)
 _OWN = (typer.Exit, typer.Abort, typer.BadParameter)
 _EXPECTED = (CommandError, ValueError, TypeError, OSError, ImportError, FormatError)
 """Errors whose text is for the user; of others the class is named too."""
+_INPUT = (ValueError, TypeError, OSError, FormatError)
+"""What the doors of pyroute raise for input that cannot be used."""
 
 
 class Command:
@@ -85,9 +85,16 @@ def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         except Exception as error:
             if options.get("debug"):
                 Output().warn(traceback.format_exc().rstrip())
-            stop(name, describe(error))
+            stop(name, describe(error), code_of(error))
 
     return call
+
+
+def code_of(error: Exception) -> int:
+    """2 where the input is the reason, 1 where it is not."""
+    if isinstance(error, CommandError):
+        return error.code
+    return BAD_INPUT if isinstance(error, _INPUT) else FAILED
 
 
 def describe(error: Exception) -> str:
@@ -107,7 +114,7 @@ def missing(error: ImportError, extras: list[str]) -> str:
     return f"{text}: pip install 'pyroute-core[{','.join(extras)}]'"
 
 
-def stop(name: str, text: str, code: int = 1) -> Any:
+def stop(name: str, text: str, code: int = FAILED) -> Any:
     """Say why a command ends, and end it."""
     Output().warn(f"pyroute {name}: {text}")
     raise typer.Exit(code)

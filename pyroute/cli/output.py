@@ -9,11 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
-__all__ = ["CommandError", "Output"]
+from pyroute.cli.errors import CommandError, FailedError
 
-
-class CommandError(Exception):
-    """What a command could not do, in one line for its user."""
+__all__ = ["CommandError", "FailedError", "Output"]
 
 
 class Output:

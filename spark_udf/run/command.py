@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pyroute
 from pyroute.cli.options import Debug, Json, Quiet
-from pyroute.cli.output import CommandError, Output, to_json
+from pyroute.cli.output import CommandError, FailedError, Output, to_json
 from spark_udf.columns import checked
 from spark_udf.run import show
 from spark_udf.run.batch import Files, compare, expect_columns
@@ -413,4 +413,4 @@ def _started(job: Job, here: Place) -> Any:
         try:
             yield spark
         except (PySparkException, Py4JError) as error:
-            raise CommandError(f"Spark: {reason(error)} (--keep keeps its log)") from error
+            raise FailedError(f"Spark: {reason(error)} (--keep keeps its log)") from error

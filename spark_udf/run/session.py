@@ -30,7 +30,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from pyroute.cli.output import CommandError, Output
+from pyroute.cli.output import CommandError, FailedError, Output
 from spark_udf.session import java_home
 
 STOP_SECONDS = 10.0
@@ -175,7 +175,7 @@ def _launch(path: Path, settings: Mapping[str, str], log: Path | None) -> Any:
     try:
         java = java_home(path / "tmp" / "java")
     except RuntimeError as error:
-        raise CommandError(str(error)) from error
+        raise FailedError(str(error)) from error
     if java is not None:
         os.environ["JAVA_HOME"] = java
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -189,7 +189,7 @@ def _launch(path: Path, settings: Mapping[str, str], log: Path | None) -> Any:
                 streams = {"stdout": file, "stderr": subprocess.STDOUT}
             return launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
     except PySparkException as error:
-        raise CommandError(
+        raise FailedError(
             f"Spark: expected a JVM that starts, of {java or 'the java on the path'}, got"
             f" {_first_words(log) or reason(error)}"
         ) from error

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyroute import Ring
-from pyroute.cli.output import CommandError
+from pyroute.cli.output import FailedError
 from pyroute.workloads import fluctuating_zipf
 from spark_udf.run.session import elsewhere, reason
 from spark_udf.run.work import Totals
@@ -209,7 +209,7 @@ def _expect_fine(queries: Sequence[StreamingQuery]) -> None:
     for query in queries:
         error = query.exception()
         if error is not None:
-            raise CommandError(f"stream {query.name}: {reason(error)}") from error
+            raise FailedError(f"stream {query.name}: {reason(error)}") from error
 
 
 class _Turns:

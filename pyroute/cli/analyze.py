@@ -1,0 +1,494 @@
+"""The command `pyroute analyze`."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyroute.cli.options import (
+    Capacity,
+    Cost,
+    Debug,
+    Files,
+    Format,
+    HashKeys,
+    Json,
+    Key,
+    MaxImbalance,
+    MaxTable,
+    Quiet,
+    Report,
+    State,
+    Tasks,
+    Text,
+    Time,
+)
+from pyroute.cli.output import CommandError, Output
+
+if TYPE_CHECKING:
+    from pyroute.analyze.findings import Findings, TableLoad
+    from pyroute.analyze.over_time import Interval
+    from pyroute.analyze.scan import Columns, Pass
+    from pyroute.cli.reading import Namer
+
+__all__ = ["analyze"]
+
+
+def analyze(
+    files: Files = None,
+    *,
+    key: Key = None,
+    cost: Cost = None,
+    state: State = None,
+    tasks: Tasks = 16,
+    interval: Annotated[
+        str | None,
+        typer.Option(metavar="LENGTH", help="Also over time: 10s, 5m, 1h with --time, or records."),
+    ] = None,
+    time: Time = None,
+    engine: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Whose own hash to show: spark, kafka, flink, storm."),
+    ] = "spark",
+    top: Annotated[int, typer.Option(min=1, metavar="N", help="Hot keys that are listed.")] = 10,
+    max_imbalance: MaxImbalance = 0.08,
+    max_table: MaxTable = 3000,
+    capacity: Capacity = None,
+    report: Report = None,
+    hash_keys: HashKeys = False,
+    spark_log: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Read Spark's event logs instead: which stages wait for one task."
+        ),
+    ] = None,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Analyze a small file of made-up orders.")
+    ] = False,
+    format: Format = None,  # noqa: A002
+    text: Text = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> None:
+    """Say how skewed a file is, which keys are hot, and what would help.
+
+    One pass, in bounded memory. The count of a hot key is exact, or has a bound beside it. 'by the
+    mean' is the load of the busiest task by the mean load: 1.00 is perfect, 2.00 means that all
+    wait for a task with twice its share.
+
+    Examples
+    --------
+    pyroute analyze --sample
+
+    pyroute analyze orders.parquet --key customer --tasks 200 --report report.html
+
+    pyroute analyze 'logs/*.jsonl' --key user --key shop --cost ms --interval 5m --time at
+
+    pyroute analyze --spark-log /var/log/spark-events
+    """
+    out = Output(json=json, quiet=quiet)
+    if spark_log is not None:
+        from pyroute.cli.spark_log import show_logs
+
+        if files or key or sample:
+            raise CommandError("--spark-log: expected it without FILE, --key and --sample")
+        show_logs(spark_log, out)
+        return
+    from pyroute.cli.reading import Namer, columns_of
+
+    _check(engine, time, interval, report)
+    if sample:
+        if files or key:
+            raise CommandError("--sample: expected no FILE and no --key with it")
+        files, key, cost = [str(_sample_file(out))], ["customer"], None
+    columns = columns_of(key, cost, state, time)
+    began = clock.perf_counter()
+    reading = _Reading(list(files or ()), columns, format, text, tasks, engine, capacity)
+    found, spans, source = reading.read(out, interval, max_imbalance, max_table)
+    seconds = clock.perf_counter() - began
+    namer = Namer(hash_keys)
+    _show(out, found, spans, columns, namer, top, seconds, source)
+    for line in reading.notes:
+        out.warn(f"note: {line}")
+    lines = _next(found, columns, list(files or ()), sample)
+    if not json:
+        out.results.print("\nNext" if lines else "", soft_wrap=True)
+        for line in lines:
+            out.results.print(f"  {line}", soft_wrap=True)
+    if report is not None:
+        _write_report(report, found, spans, columns, hash_keys, source, cost)
+        if not json:
+            out.results.print(f"  open {report}", soft_wrap=True)
+    out.document(
+        {
+            "command": "analyze",
+            "files": list(files or ()),
+            "keys": list(columns.keys),
+            "cost": cost,
+            "seconds": seconds,
+            **found.document(top, namer.json),
+            "intervals": [one.document(namer.json) for one in spans],
+            "next": lines,
+            "notes": reading.notes,
+        }
+    )
+
+
+def _check(engine: str, time: str | None, interval: str | None, report: Path | None) -> None:
+    """Options that cannot be used, before anything is read."""
+    from pyroute.analyze.scan import ENGINES
+
+    if engine not in ENGINES:
+        raise CommandError(f"--engine: expected one of {', '.join(ENGINES)}, got {engine}")
+    if time is not None and interval is None:
+        raise CommandError("--time: expected --interval LENGTH with it, got none")
+    if report is not None and report.is_dir():
+        raise CommandError(f"--report: expected a file, got the directory {report}")
+    if report is not None and not report.parent.is_dir():
+        raise CommandError(f"--report: no such directory as {report.parent}")
+
+
+def _sample_file(out: Output) -> Path:
+    from pyroute.analyze.sample import NAME, write_sample
+
+    path = Path(NAME)
+    if not path.exists():
+        write_sample(path)
+        out.say(f"wrote {path}, made-up orders")
+    return path
+
+
+class _Reading:
+    """One pass over files, with intervals where they are asked for."""
+
+    def __init__(
+        self,
+        files: list[str],
+        columns: Columns,
+        kind: str | None,
+        text: bool,
+        tasks: int,
+        engine: str,
+        capacity: int | None,
+    ) -> None:
+        from pyroute.cli.reading import capacity_for, source_of
+        from pyroute.ring import Ring
+
+        self._source = source_of(files, columns, kind, text)
+        self._columns, self._engine = columns, engine
+        self._ring = Ring(tasks)
+        self._capacity = capacity or capacity_for(self._source)
+        self.notes: list[str] = []
+
+    def _pass(self) -> Pass:
+        from pyroute.analyze.scan import Pass
+
+        return Pass(
+            self._columns,
+            capacity=self._capacity,
+            bits=len(self._ring.owners).bit_length() - 1,
+            tasks=len(self._ring.tasks),
+            engine=self._engine,
+        )
+
+    def read(
+        self, out: Output, interval: str | None, max_imbalance: float, max_table: int
+    ) -> tuple[Findings, list[Interval], str]:
+        """Findings, intervals, and the name of what was read."""
+        from pyroute.analyze.findings import find
+        from pyroute.analyze.over_time import Spans, intervals
+        from pyroute.analyze.scan import scan
+        from pyroute.cli.reading import expect_records, progress
+
+        source = self._source
+        limits: dict[str, Any] = {"max_imbalance": max_imbalance, "max_table": max_table}
+        spans: list[Interval] = []
+        try:
+            with progress(out, source) as advance:
+                if interval is None:
+                    whole = scan(source, self._pass, advance)
+                else:
+                    whole = self._pass()
+                    cut = Spans.of(interval, self._columns.time is not None)
+                    spans += intervals(
+                        *(source, self._columns, self._ring, cut),
+                        capacity=self._capacity,
+                        whole=whole,
+                        advance=advance,
+                        late=self._late,
+                        **limits,
+                    )
+        finally:
+            source.close()
+        expect_records(whole.profile.records, source)
+        names = [file.name for file in source.files]
+        named = names[0] if len(names) == 1 else f"{len(names)} files"
+        return find(whole, self._ring, **limits), spans, named
+
+    def _late(self, count: int) -> None:
+        self.notes.append(
+            f"{count:,} records are older than the ones before them by an interval or more, and"
+            " count in a later one: sort by the time, or take longer intervals"
+        )
+
+
+# on the screen
+
+
+def _show(
+    out: Output,
+    found: Findings,
+    spans: Sequence[Interval],
+    columns: Columns,
+    namer: Namer,
+    top: int,
+    seconds: float,
+    source: str,
+) -> None:
+    if out.json:
+        return
+    say = out.results.print
+    keys = f"{found.distinct:,.0f}" if found.exact else f"about {_rounded(found.distinct)}"
+    rate = found.records / max(seconds, 1e-9)
+    say(
+        f"{source}: {found.records:,} records, {keys} keys of {', '.join(columns.keys)}"
+        f" ({seconds:.1f} s, {_rounded(rate)} records a second)",
+        soft_wrap=True,
+    )
+    shares = [(k, found.share(k)) for k in (1, 10, 100, 1000) if k == 1 or k < found.distinct]
+    told = ", ".join(
+        f"the hottest key {share:.1%}" if k == 1 else f"{k:,} hottest {share:.1%}"
+        for k, share in shares
+    )
+    zipf = "" if found.exponent is None else f"like Zipf {found.exponent:.2f}; "
+    unit = "cost" if columns.cost else "records"
+    say(f"Skew     {zipf}share of {unit}: {told}", soft_wrap=True)
+    say(_hot_table(found, namer, top, unit))
+    if not found.exact:
+        most = found.unlisted
+        say(
+            f"  no key beside the {len(found.hot.values):,} that were followed has more than"
+            f" {most:,.6g} {unit}",
+            soft_wrap=True,
+        )
+    say(_load_table(found))
+    for reason in _reasons(found, namer):
+        say(f"  {reason}", soft_wrap=True)
+    if spans:
+        say(_interval_table(spans, namer))
+
+
+def _hot_table(found: Findings, namer: Namer, top: int, unit: str) -> Any:
+    from rich.markup import escape
+
+    low, error = found.loads
+    fair = found.total / found.tasks
+    bounded = bool(error[:top].any())
+    table = _table(f"Hot keys (a fair share of {found.tasks} tasks is {fair:,.6g} {unit})")
+    for title in ("", "key", unit, *(["at most"] if bounded else []), "share", "fair shares"):
+        table.add_column(title, justify="left" if title == "key" else "right")
+    table.add_column("home")
+    homes = found.plan.router.route(found.hot.values[:top]) if found.plan.router else []
+    for i in range(min(top, len(low))):
+        more = [f"{low[i] + error[i]:,.6g}" if error[i] else "exact"] if bounded else []
+        share = low[i] / found.total if found.total else 0.0
+        table.add_row(
+            str(i + 1),
+            escape(namer.text(found.hot.values[i])),
+            _amount(low[i]),
+            *more,
+            f"{share:.2%}",
+            f"{low[i] / fair:.2f}" if fair else "",
+            str(int(homes[i])),
+        )
+    return table
+
+
+def _load_table(found: Findings) -> Any:
+    table = _table(f"Busiest of {found.tasks} tasks, by the mean")
+    table.add_column("")
+    table.add_column("", justify="right")
+    table.add_column("")
+    for one in found.hashes:
+        name = "hash, pyroute's ring" if one.name == "ring" else f"hash, as {one.name} does it"
+        about = "" if one.exact else "about "
+        table.add_row(name, f"{about}{one.max_by_mean:.2f}", _bar(one.max_by_mean))
+    for row in _telling(found):
+        entries = f"{row.entries:,} entr{'y' if row.entries == 1 else 'ies'}"
+        name = f"table of {entries}" if row.entries else "no table needed"
+        if row.split:
+            name += f", {row.split} key{'s' * (row.split > 1)} split"
+        table.add_row(name, f"{row.max_by_mean:.2f}", _bar(row.max_by_mean))
+    return table
+
+
+def _telling(found: Findings) -> list[TableLoad]:
+    """The rows that say something new: each a step better than the one before, and the last."""
+    kept: list[TableLoad] = []
+    before = found.hashes[0].max_by_mean
+    for row in found.tables:
+        if row is found.tables[-1] or row.max_by_mean < 1 + 0.9 * (before - 1):
+            kept.append(row)
+            before = row.max_by_mean
+    return kept
+
+
+def _reasons(found: Findings, namer: Namer) -> list[str]:
+    """Why no table gives more; without keys where those are hidden."""
+    if namer.hides:
+        count = len(found.plan.giants)
+        return [f"{count} keys are each more than a task may carry"] if count else []
+    return found.plan.reasons[:3]
+
+
+def _interval_table(spans: Sequence[Interval], namer: Namer, most: int = 12) -> Any:
+    from rich.markup import escape
+
+    table = _table(
+        f"Over time: {len(spans):,} intervals; plans know the past alone"
+        + (f" (the {most} worst by hash)" if len(spans) > most else "")
+    )
+    for title in ("interval", "records", "hash", "planned", "moved", "table", "hottest", "share"):
+        justify = "left" if title in ("interval", "hottest") else "right"
+        table.add_column(title, justify=justify, no_wrap=title == "interval")
+    shown = sorted(range(len(spans)), key=lambda i: (-spans[i].hash_ratio, i))[:most]
+    for one in (spans[i] for i in sorted(shown)):
+        table.add_row(
+            one.label,
+            f"{one.records:,}",
+            f"{one.hash_ratio:.2f}",
+            f"{one.routed_ratio:.2f}",
+            f"{one.keys_moved:,}",
+            f"{one.entries:,}",
+            escape(namer.text(one.hottest)),
+            f"{one.hottest_share:.1%}",
+        )
+    table.add_section()
+    table.add_row(
+        *("mean", ""),
+        f"{_mean([one.hash_ratio for one in spans]):.2f}",
+        f"{_mean([one.routed_ratio for one in spans]):.2f}",
+        f"{sum(one.keys_moved for one in spans):,}",
+    )
+    return table
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return sum(numbers) / len(numbers) if numbers else 0.0
+
+
+def _table(title: str) -> Any:
+    from rich.table import Table
+
+    return Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1))
+
+
+def _bar(ratio: float) -> str:
+    return "#" * round(8 * ratio) if ratio < 4 else "#" * 31 + ">"
+
+
+def _amount(number: float) -> str:
+    return f"{number:,.0f}" if float(number).is_integer() else f"{number:,.6g}"
+
+
+def _rounded(number: float) -> str:
+    for unit, name in ((1e9, "billion"), (1e6, "million"), (1e3, "thousand")):
+        if number >= unit:
+            return f"{number / unit:.3g} {name}"
+    return f"{number:.0f}"
+
+
+# what to do
+
+
+def _next(found: Findings, columns: Columns, files: list[str], sample: bool) -> list[str]:
+    """The lines to run next."""
+    keys = ", ".join(repr(name) for name in columns.keys)
+    if not found.skewed:
+        return ["nothing to do: hashing is even enough for these tasks"]
+    more = "" if columns.cost is None else f", cost={columns.cost!r}"
+    if len(found.tables) > 1 and found.tables[-1].split:
+        more += ", mergeable=True"
+    flags = "".join(f" --key {_quoted(name)}" for name in columns.keys)
+    flags += "" if columns.cost is None else f" --cost {_quoted(columns.cost)}"
+    named = " ".join(map(_quoted, files)) if files else "FILE"
+    balance = f"su.balance(df, {keys}, tasks={found.tasks}{more})"
+    kept = "--out plan.json --router router.json --apply"
+    lines = [
+        f"import spark_udf as su; b = {balance}  # PySpark; then b.group_by() or b.join(other)",
+        f"pyroute plan {named}{flags} --tasks {found.tasks} {kept}",
+    ]
+    if sample:
+        lines.append(f"pyroute run {named}{flags} --tasks {found.tasks}  # both ways, in a Spark")
+    return lines
+
+
+def _quoted(word: str) -> str:
+    import shlex
+
+    return shlex.quote(word)
+
+
+# as a page
+
+
+def _write_report(
+    path: Path,
+    found: Findings,
+    spans: Sequence[Interval],
+    columns: Columns,
+    hashed: bool,
+    source: str,
+    cost: str | None,
+) -> None:
+    import datetime
+
+    import numpy as np
+
+    from pyroute import __version__
+    from pyroute import report as pages
+    from pyroute.space_saving import TopKeys
+
+    low, error = found.loads
+    scale = 1 if not cost else max(1.0, 1e6 / max(1e-300, float(low[0]) if len(low) else 1.0))
+    upper = np.ceil((low + error) * scale) / scale
+    top = TopKeys(found.hot.values, upper, error)  # type: ignore[arg-type]
+    facts = [
+        pages.Fact("records", f"{found.records:,}"),
+        pages.Fact("keys", f"{found.distinct:,.0f}", "exact" if found.exact else "about"),
+    ]
+    if found.exponent is not None:
+        facts.append(pages.Fact("Zipf exponent", f"{found.exponent:.2f}", "of the hottest keys"))
+    facts += [
+        pages.Fact(f"hash, {one.name}", f"{one.max_by_mean:.2f}x", "" if one.exact else "estimated")
+        for one in found.hashes[1:]
+    ]
+    now = datetime.datetime.now(datetime.UTC).isoformat(sep=" ", timespec="minutes")
+    page = pages.build(
+        f"Keys of {', '.join(columns.keys)}",
+        plan=found.plan,
+        top=top,
+        total=found.total,
+        intervals=[
+            pages.Interval(
+                one.label,
+                dict(enumerate(one.by_hash)),
+                one.bytes_moved,
+                one.keys_moved,
+                one.routed_ratio - 1,
+                None,
+                one.reason,
+            )
+            for one in spans
+        ],
+        facts=facts,
+        subtitle=source,
+        made=f"pyroute {__version__}, {now}",
+        unit="records" if cost is None else cost,
+    )
+    pages.write(page, path, hash_keys=hashed)
