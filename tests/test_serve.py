@@ -404,7 +404,7 @@ def test_port_in_use(stream):
         (["/no/such/place"], "there is nothing"),
         ([".", "--host", "256.1.1.1"], "256.1.1.1"),
         ([".", "--token", ""], "token: expected 1 to 200 ASCII characters"),
-        ([".", "--port", "99999"], "99999"),
+        ([".", "--port", "99999"], "--port"),
     ],
 )
 def test_called_wrongly(arguments, text):
@@ -427,6 +427,7 @@ def test_command(stream, end):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT)
         connection.request("GET", "/data")
         assert json.loads(connection.getresponse().read())["title"] == "clicks"
+        connection.close()
         process.send_signal(end)
         assert process.wait(WAIT) == 0
         assert "Traceback" not in process.stderr.read()

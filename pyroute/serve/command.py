@@ -25,7 +25,7 @@ def serve(
     place: Annotated[
         list[str],
         typer.Argument(
-            metavar="PLACE...",
+            metavar="PLACE",
             help="Directory of a RoutedStream, file of a control store, or spark:, control:, storm:"
             " and a place.",
             show_default=False,
@@ -81,27 +81,23 @@ def serve(
         _stop(out, str(error), debug)
     except OSError as error:
         _stop(out, _reason(error, host, port), debug)
-    server.start()
-    out.results.print(f"pyroute serve: {server.url}", soft_wrap=True)
-    if not is_loopback(host):
-        out.warn("anybody who has this address with its token can read the keys of the pipeline")
-    _wait(out)
-    server.stop()
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())  # of a service manager
+    try:
+        server.start()
+        out.results.print(f"pyroute serve: {server.url}", soft_wrap=True)
+        if not is_loopback(host):
+            out.warn("whoever has this address with its token can read the keys of the pipeline")
+        while not ended.wait(0.5):
+            pass
+    except KeyboardInterrupt:  # the usual way to end it, and no failure
+        out.say("stopped")
+    finally:
+        server.stop()
 
 
 def _open(places: list[str]) -> list[Source]:
     return [open_source(place) for place in places]
-
-
-def _wait(out: Output) -> None:
-    """Until Ctrl-C, or SIGTERM of a service manager; both end it well."""
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    try:
-        while not ended.wait(0.5):
-            pass
-    except KeyboardInterrupt:
-        out.say("stopped")
 
 
 def _reason(error: OSError, host: str, port: int) -> str:

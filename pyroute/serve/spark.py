@@ -11,6 +11,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ class SparkStream(Source):
         name = str(self._manifest.get("job", {}).get("name", "")) or self._directory.name
         page = build(
             name,
-            subtitle=str(self._directory),
+            hot_keys=self._hot_keys(),
             intervals=[_interval(row) for row in rows],
             facts=_facts(rows),
             events=[event for row in reversed(rows) for event in _events(row)],
@@ -72,14 +73,7 @@ class SparkStream(Source):
             unit="load",
         )
         moves, flows = self._moves
-        return Report(
-            **{
-                **{name: getattr(page, name) for name in page.__dataclass_fields__},
-                "hot_keys": self._hot_keys(),
-                "moves": moves,
-                "flows": flows,
-            }
-        )
+        return replace(page, moves=moves, flows=flows)
 
     # -- metrics
 
@@ -238,7 +232,8 @@ def _events(row: dict[str, Any]) -> Iterator[Event]:
     yield Event(f"batch {row['batch_id']}", kind, text)
     if row.get("keys_moved"):
         moved = in_bytes(int(row.get("bytes_moved") or 0))
-        yield Event(f"batch {row['batch_id']}", "moved", f"{row['keys_moved']:,} keys with {moved}")
+        keys = "1 key" if row["keys_moved"] == 1 else f"{row['keys_moved']:,} keys"
+        yield Event(f"batch {row['batch_id']}", "moved", f"{keys} with {moved}")
 
 
 def _between(
