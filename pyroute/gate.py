@@ -23,7 +23,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from pyroute import _typed_json
+from pyroute import _typed_json, metrics
 from pyroute._arrays import count, integers, real, task_ids
 from pyroute._core import FormatError
 
@@ -268,7 +268,10 @@ class Gate:
         seen = _Seen.of(plan.for_gate() if hasattr(plan, "for_gate") else plan, self._dead_band)
         decision = self._judge(seen, now)
         self._last_decided = now
+        metrics.DECISIONS.add(1, result=decision.reason.partition(":")[0])
         if decision.apply:
+            metrics.MOVED.add(len(seen.ids))
+            metrics.MOVED_BYTES.add(seen.migration_cost)
             self._last_applied = now
             self._returns = 0
             if not seen.forced:

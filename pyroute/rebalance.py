@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyroute import _core
+from pyroute import _core, metrics
 from pyroute._arrays import count, numbers, real, task_id, task_ids
 from pyroute.homes import EngineHome
 from pyroute.key_stats import Snapshot
@@ -378,6 +378,8 @@ def _wrap(
         snapshot=snapshot,
     )
     plan.reasons = _reasons(plan, native)
+    metrics.PLANS.add(1, algorithm=options["algorithm"])
+    metrics.PLAN_SECONDS.add(max(0.0, plan.seconds), algorithm=options["algorithm"])
     return plan
 
 

@@ -350,6 +350,7 @@ def build(
     snapshot: Snapshot | None = None,
     top: TopKeys | None = None,
     total: float | None = None,
+    hot_keys: Iterable[HotKey] | None = None,
     loads: Mapping[int, float] | None = None,
     intervals: Iterable[Interval] = (),
     locality: Iterable[Locality] = (),
@@ -374,6 +375,8 @@ def build(
         The keys' costs, where the plan was read from a file and has none.
     top, total
         The heaviest keys with their errors (`SpaceSaving.top`), and the weight of everything.
+    hot_keys
+        The heaviest keys, where they were made into rows already.
     loads
         Load per task, where there is no plan.
     intervals
@@ -389,7 +392,8 @@ def build(
     snapshot = snapshot if snapshot is not None or plan is None else plan.snapshot
     notes: list[Words] = list(warnings)
     tasks = _tasks(plan, loads, history, notes)
-    hot = _hot_keys(plan, snapshot, top, total, notes)
+    rows = None if hot_keys is None else tuple(hot_keys)[:MAX_KEYS]
+    hot = rows if rows is not None else _hot_keys(plan, snapshot, top, total, notes)
     moves, flows = _moves(plan, colocation, notes)
     found = (*(_localities(colocation) if colocation is not None else ()), *locality)
     return Report(

@@ -34,7 +34,7 @@ const pyroute = (() => {
   const number = (x) => (x === null || x === undefined ? "–" : Math.abs(x) >= 1000 ? whole.format(x) : three.format(x));
   const short = (x) => (x === null || x === undefined ? "–" : Math.abs(x) >= 10000 ? compact.format(x) : number(x));
   const percent = (x) => (x === null || x === undefined ? "–"
-    : `${(100 * x).toFixed(Math.abs(x) < 0.0995 ? 2 : 1)} %`);
+    : `${(100 * x).toFixed(Math.abs(x) < 0.0995 ? 2 : 1)}%`);
   const bytes = (x) => {
     if (x === null || x === undefined) return "–";
     let unit = 0;
@@ -75,7 +75,11 @@ const pyroute = (() => {
     });
     document.addEventListener("focusin", (event) => { const node = tipped(event); if (node) showTip(node); else hideTip(); });
     document.addEventListener("focusout", hideTip);
-    addEventListener("scroll", hideTip, { passive: true });
+    // While a mark has the focus its tip follows it; that of the pointer goes.
+    addEventListener("scroll", () => {
+      const node = document.activeElement && document.activeElement.closest("[data-tip]");
+      if (node) showTip(node); else hideTip();
+    }, { passive: true });
     // Marks of a figure are one stop of the Tab key; arrows go from one to the next.
     document.addEventListener("keydown", (event) => {
       if (event.key === "/" && !/^(INPUT|TEXTAREA)$/.test(event.target.tagName) && !event.ctrlKey && !event.metaKey) {
@@ -167,6 +171,7 @@ const pyroute = (() => {
   // --- sections ---------------------------------------------------------------------------------
   const sections = [];
   const section = (id, title, about, when, draw, rows, choices) => sections.push({ id, title, about, when, draw, rows, choices, state: { table: {} } });
+  const brief = { loads: "Loads", keys: "Hot keys", heat: "Heat", time: "Over time", moves: "Moves", ratio: "Ratio", forecast: "Forecast", locality: "Locality", certificate: "How good", events: "Log" };
   const choose = (part, name, options) => h("div", { class: "choice", role: "group", "aria-label": name },
     options.map(([value, text]) => h("button", {
       type: "button", "aria-pressed": String((part.state[name] || options[0][0]) === value),
@@ -294,13 +299,13 @@ const pyroute = (() => {
         const unsure = gh * Math.min(1, k.count ? k.error / k.count : 0);
         if (unsure > 1) ground.push(s("rect", { x, y: y + gh - unsure, width: gw, height: unsure, rx: 4, fill: "url(#hatch)", "pointer-events": "none" }));
         const ink = strength > 62 ? { fill: "var(--card)" } : {};
-        if (gw > 44 && gh > 20) ground.push(label(x + 9, y + 18, fit(k.key.text, gw - 14, 7), { class: "strong", style: ink, "pointer-events": "none" }), gh > 38 && label(x + 9, y + 34, percent(k.share), { class: "small", style: ink, "pointer-events": "none" }));
+        if (gw > 44 && gh > 20) ground.push(label(x + 9, y + 18, fit(k.key.text, gw - 14, 8.1), { class: "strong", style: ink, "pointer-events": "none" }), gh > 38 && label(x + 9, y + 34, percent(k.share), { class: "small", style: ink, "pointer-events": "none" }));
       }
       const hatch = s("defs", {}, s("pattern", { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, s("rect", { width: 2.4, height: 6, fill: "var(--card)", opacity: 0.55 })));
       const bars = shown.slice(0, 12), step = height / Math.max(12, bars.length), most = bars[0].share, lw = Math.min(150, bw * 0.36), scale = (v) => lw + (bw - lw - 60) * (v / most);
       const rows = bars.map((k, i) => {
         const y = step * i, mid = y + step / 2, sure = k.count ? k.share * (1 - k.error / k.count) : 0, color = k.share > limit ? "var(--hot)" : "var(--accent)";
-        return [label(lw - 8, mid + 4, fit(k.key.text, lw - 10, 7.2), { "text-anchor": "end" }),
+        return [label(lw - 8, mid + 4, fit(k.key.text, lw - 10, 7.4), { "text-anchor": "end" }),
           s("rect", { x: lw, y: y + step * 0.22, width: Math.max(1, scale(sure) - lw), height: step * 0.56, rx: 3, fill: color }),
           k.error > 0 && [line(scale(sure), mid, scale(k.share), mid, { stroke: "var(--ink)", "stroke-width": 1.5 }), line(scale(k.share), mid - 5, scale(k.share), mid + 5, { stroke: "var(--ink)", "stroke-width": 1.5 }), line(scale(sure), mid - 5, scale(sure), mid + 5, { stroke: "var(--ink)", "stroke-width": 1.5 })],
           label(scale(k.share) + 8, mid + 4, percent(k.share), { class: "soft small" }),
@@ -324,7 +329,7 @@ const pyroute = (() => {
     const [low, middle, high] = night ? [[52, 130, 178], [34, 41, 50], [255, 112, 67]] : [[66, 140, 184], [243, 244, 245], [207, 62, 12]];
     return ratio < 1 ? mix(middle, low, Math.min(1, 1 - ratio)) : mix(middle, high, Math.min(1, (ratio - 1) / 1.2));
   };
-  section("heat", "Tasks over time", "Load of each task by the mean of its interval: white is the mean, red is a straggler.",
+  section("heat", "Tasks over time", "Load of each task by the mean of its interval. A red row is a straggler.",
     (d) => d.heat && d.heat.labels.length > 1,
     (d, w) => {
       const { labels, tasks, loads } = d.heat, left = 58, bottom = 24;
@@ -428,7 +433,7 @@ const pyroute = (() => {
       for (const [side, x, anchor, tx] of [[a, x0 - 8, "end", x0 - 14], [b, x1, "start", x1 + 14]]) {
         for (const [name, n] of side) {
           parts.push(s("rect", { x, y: n.y, width: 8, height: n.tall, rx: 2, fill: side === a ? colors.get(name) : "var(--soft)" }));
-          if (n.tall + gap > 11) parts.push(label(tx, n.y + n.tall / 2 + 4, `task ${name}`.replace("task task", "task"), { "text-anchor": anchor, class: "small strong" }, ""), label(anchor === "end" ? tx - 62 : tx + 62, n.y + n.tall / 2 + 4, show(n.size), { "text-anchor": anchor, class: "soft small" }));
+          if (n.tall + gap > 11) parts.push(label(tx, n.y + n.tall / 2 + 4, `task ${name}`, { "text-anchor": anchor, class: "small strong" }), label(anchor === "end" ? tx - 16 - 6.6 * `task ${name}`.length : tx + 16 + 6.6 * `task ${name}`.length, n.y + n.tall / 2 + 4, show(n.size), { "text-anchor": anchor, class: "soft small" }));
         }
       }
       return [drawing(w, height + 4, "Flows of keys between tasks: sources left, targets right", parts)];
@@ -464,7 +469,7 @@ const pyroute = (() => {
     (d) => d.locality.length,
     (d, w) => {
       const lw = Math.min(230, w * 0.3), right = 20, row = 46, height = d.locality.length * row + 24, x = (v) => lw + (w - lw - right) * v, parts = [];
-      for (const t of [0, 0.25, 0.5, 0.75, 1]) parts.push(line(x(t), 0, x(t), height - 20, { class: "grid" }), label(x(t), height - 4, `${100 * t} %`, { class: "faint small", "text-anchor": "middle" }));
+      for (const t of [0, 0.25, 0.5, 0.75, 1]) parts.push(line(x(t), 0, x(t), height - 20, { class: "grid" }), label(x(t), height - 4, `${100 * t}%`, { class: "faint small", "text-anchor": "middle" }));
       d.locality.forEach((l, i) => {
         const y = i * row + row / 2, ends = [l.before, l.in_sample, l.out_of_sample].filter((v) => v !== null);
         parts.push(label(lw - 14, y + 4, fit(l.name, lw - 16, 7), { "text-anchor": "end" }), line(x(Math.min(...ends)), y, x(Math.max(...ends)), y, { stroke: "var(--line)", "stroke-width": 6, "stroke-linecap": "round" }),
@@ -570,8 +575,15 @@ const pyroute = (() => {
     const order = shown.map((part) => part.id).join();
     if (seen.get("order") !== order) {
       for (const part of shown) if (!part.node) mount(part);
-      main.replaceChildren(hero, ...shown.map((part) => part.node));
-      nav.replaceChildren(...shown.map((part) => h("a", { href: `#${part.id}` }, part.title)));
+      // Only what comes and goes is touched: a node that is moved loses the focus.
+      for (const part of sections) if (part.node && !shown.includes(part)) part.node.remove();
+      if (!hero.isConnected) main.append(hero);
+      let at = hero;
+      for (const part of shown) {
+        if (at.nextSibling !== part.node) at.after(part.node);
+        at = part.node;
+      }
+      nav.replaceChildren(...shown.map((part) => h("a", { href: `#${part.id}` }, brief[part.id])));
       seen.set("order", order);
     }
     const slice = { loads: (d) => [d.tasks, d.certificate, d.unit], keys: (d) => [d.hot_keys, d.tasks.length, d.unit], heat: (d) => d.heat, time: (d) => d.series, moves: (d) => [d.flows, d.moves], ratio: (d) => d.ratio, forecast: (d) => d.forecasts, locality: (d) => d.locality, certificate: (d) => d.certificate, events: (d) => d.events };

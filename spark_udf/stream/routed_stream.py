@@ -40,6 +40,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyroute import Gate, Ring, Router
+from pyroute.metrics import observe
 from pyroute.ring import Tasks
 from spark_udf import _spark, udfs
 from spark_udf.columns import KeyColumns, checked
@@ -229,6 +230,7 @@ class RoutedStream:
         self._step("commit", batch_id)
         self.log.commit(manifest)
         self._last, self._published = manifest, False
+        observe(self.name, *(manifest.metrics[name] for name in ("rows", "tasks", "loads")))
         self._step("committed", batch_id)
         self._publish(spark, batch_id)
 

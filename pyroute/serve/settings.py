@@ -1,0 +1,125 @@
+"""A store of settings (`pyroute.control.ConfigStore`): routers and split ratios as they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any
+
+from pyroute._core import FormatError
+from pyroute.dynamic_grouping import DynamicGrouping
+from pyroute.report import Event, Fact, Report, Share, Words
+from pyroute.router import Router
+from pyroute.serve.sources import Source, SourceError
+
+
+class Settings(Source):
+    """The documents of a store of settings, watched."""
+
+    kind = "settings"
+
+    def __init__(self, place: str) -> None:
+        super().__init__(place)
+        self._store: Any = None
+        self._versions: dict[str, int] = {}
+        self._events: tuple[Event, ...] = ()
+
+    def _open(self) -> Any:
+        if self._store is None:
+            try:
+                store = import_module("pyroute.control").ConfigStore
+            except ImportError as error:
+                raise SourceError(f"{error}: pip install 'pyroute-core[control]'") from None
+            try:
+                self._store = store.open(self.place, wait=False)
+            except (OSError, ValueError) as error:
+                raise SourceError(str(error)) from None
+        return self._store
+
+    def close(self) -> None:
+        """Let go of the store."""
+        if self._store is not None:
+            self._store.close()
+
+    def read(self) -> Report:
+        """Routers with their versions, the split ratio, and when they changed."""
+        store = self._open()
+        facts: list[Fact] = []
+        ratio: tuple[Share, ...] = ()
+        warnings: list[Words] = []
+        try:
+            names = store.names()
+        except (OSError, ValueError) as error:
+            raise SourceError(str(error)) from None
+        for name in names:
+            try:
+                document = store.get(name)
+            except (OSError, ValueError, FormatError) as error:
+                warnings.append(f"{name}: {error}")
+                continue
+            if document is None:
+                continue
+            facts += list(_facts(name, document.version, document.value))
+            ratio = ratio or shares(document.value)
+            self._note(name, document.version, document.value)
+        if not names:
+            raise SourceError("the store has no documents yet")
+        return Report(
+            title=self.place,
+            facts=tuple(facts),
+            ratio=ratio,
+            events=self._events,
+            warnings=tuple(warnings),
+        )
+
+    def _note(self, name: str, version: int, value: Any) -> None:
+        before = self._versions.get(name)
+        self._versions[name] = version
+        if before is None or before == version:
+            return
+        at = datetime.now(UTC).astimezone().strftime("%H:%M:%S")
+        text = f"{name}: version {before} to {version}, {_words(value)}"
+        self._events = (Event(at, "settings", text), *self._events)[:200]
+
+
+def _facts(name: str, version: int, value: Any) -> Iterator[Fact]:
+    yield Fact(name, f"version {version}", _words(value))
+
+
+def _words(value: Any) -> str:
+    router = router_of(value)
+    if router is not None:
+        return f"{len(router.table):,} keys in a table over {len(router.tasks)} tasks"
+    parts = shares(value)
+    if parts:
+        return "ratio " + " : ".join(f"{part.share:.3g}" for part in parts[:12])
+    return f"{len(value):,} bytes" if isinstance(value, bytes) else "a document"
+
+
+def router_of(value: Any) -> Router | None:
+    """The router that a document holds."""
+    if not isinstance(value, bytes):
+        return None
+    try:
+        return Router.from_bytes(value)
+    except (FormatError, ValueError):
+        return None
+
+
+def shares(value: Any) -> tuple[Share, ...]:
+    """The split ratio that a document holds: a grouping as bytes, or an object with `ratio`."""
+    if isinstance(value, bytes):
+        try:
+            made = DynamicGrouping.from_bytes(value).shares()
+        except (FormatError, ValueError):
+            return ()
+        return tuple(Share(f"task {task}", float(share)) for task, share in made.items())
+    if isinstance(value, dict) and isinstance(value.get("ratio"), list | dict):
+        ratio = value["ratio"]
+        rows = ratio.items() if isinstance(ratio, dict) else enumerate(ratio)
+        numbers = [(name, part) for name, part in rows if isinstance(part, int | float)]
+        whole = sum(part for _, part in numbers)
+        if whole > 0:
+            return tuple(Share(f"task {name}", part / whole) for name, part in numbers)
+    return ()

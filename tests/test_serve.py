@@ -1,0 +1,511 @@
+"""The live page: what it reads, who may read it, and what it survives."""
+
+import http.client
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from live_stream import BIG, Stream
+from pyroute import metrics
+from pyroute.serve import Server, SourceError, Watcher, open_source
+from pyroute.serve.server import is_loopback
+
+GOLDEN = Path(__file__).parent / "golden" / "stream.1"
+WAIT = 60  # seconds that a loaded machine may need
+
+
+@pytest.fixture
+def stream(tmp_path):
+    made = Stream(tmp_path / "stream")
+    made.batch()
+    return made
+
+
+@pytest.fixture
+def served(stream):
+    with Running(stream.directory) as server:
+        yield server
+
+
+class Running:
+    """A server for a test; ends with it."""
+
+    def __init__(self, *places, **options):
+        watcher = Watcher([open_source(str(place)) for place in places], every=0.05)
+        self.server = Server(watcher, **options)
+
+    def __enter__(self):
+        self.server.start()
+        return self.server
+
+    def __exit__(self, *_):
+        self.server.stop()
+
+
+def ask(server, path="/", method="GET", **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=WAIT)
+    connection.request(method, path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+    answer = connection.getresponse()
+    body = answer.read().decode() if path != "/events" else ""
+    connection.close()
+    return answer.status, body, answer.headers
+
+
+def until(check):
+    end = time.monotonic() + WAIT
+    while time.monotonic() < end:
+        found = check()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("not within the time")
+
+
+# what is read --------------------------------------------------------------------------------
+
+
+def test_reads_a_stream(stream):
+    row = stream.batch()
+    page = open_source(str(stream.directory)).read()
+    assert page.title == "clicks"
+    assert [float(task.before) for task in page.tasks] == row["loads"]
+    assert page.hot_keys[0].key.text == str(BIG) == "1152921504606846977"
+    assert page.hot_keys[0].task == str(stream.router.route([BIG])[0])
+    assert page.heat.labels == ("batch 0", "batch 1")
+    assert page.events[0].at == "batch 1"
+
+
+def test_moves_between_routers(stream):
+    source = open_source(f"spark:{stream.directory}")
+    source.read()
+    before = stream.router
+    stream.costs = stream.costs[::-1].copy()
+    stream.batch()
+    page = source.read()
+    assert page.moves
+    for move in page.moves:
+        key = [int(move.key.text)]
+        assert move.source == str(before.route(key)[0])
+        assert move.target == str(stream.router.route(key)[0])
+    assert sum(flow.keys for flow in page.flows) == len(page.moves)
+
+
+def test_reads_what_an_older_release_wrote(tmp_path):
+    shutil.copytree(GOLDEN, tmp_path / "golden")
+    page = open_source(str(tmp_path / "golden")).read()
+    assert "anna" in page.hot_keys[0].key.text
+    assert not page.warnings
+
+
+def test_only_the_last_batches_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("pyroute.serve.spark.BATCHES", 3)
+    stream = Stream(tmp_path / "s")
+    for _ in range(6):
+        stream.batch()
+    source = open_source(str(stream.directory))
+    assert source.read().heat.labels == ("batch 3", "batch 4", "batch 5")
+    stream.batch()
+    assert source.read().heat.labels == ("batch 4", "batch 5", "batch 6")
+
+
+def test_unknown_place():
+    with pytest.raises(SourceError, match="there is nothing"):
+        open_source("/no/such/place")
+
+
+# what it survives ----------------------------------------------------------------------------
+
+
+def damage_metrics(stream):
+    (stream.directory / "metrics" / "000000000001.parquet").write_bytes(b"PAR1 half of a f")
+
+
+def damage_manifest(stream):
+    (stream.directory / "manifests" / "000000000009.json").write_text('{"next_router": ')
+
+
+def damage_statistics(stream):
+    stream.batch()
+    (path,) = (stream.directory / "stats").glob("000000000001-*")
+    path.write_bytes(b"\x00" * 50)
+
+
+def outside(stream):
+    text = json.dumps({"next_router": {"name": "../../etc/passwd"}, "stats": None})
+    (stream.directory / "manifests" / "000000000009.json").write_text(text)
+
+
+def empty_row(stream):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"sequence": pa.array([], pa.int64())})
+    pq.write_table(table, stream.directory / "metrics" / "000000000001.parquet")
+
+
+@pytest.mark.parametrize(
+    "damage", [damage_metrics, damage_manifest, damage_statistics, outside, empty_row]
+)
+def test_survives(stream, damage):
+    watcher = Watcher([open_source(str(stream.directory))])
+    damage(stream)
+    watcher.look()
+    page = json.loads(watcher.current[1])
+    assert any("cannot be read" in str(one) for one in page["warnings"])
+    assert page["tasks"]  # what can be read is shown
+    for folder in ("metrics", "manifests"):
+        for path in (stream.directory / folder).glob("00000000000[19]*"):
+            path.unlink()
+    stream.sequence = 1
+    stream.batch()
+    watcher.look()
+    assert json.loads(watcher.current[1])["warnings"] == []
+
+
+def test_survives_missing(stream):
+    watcher = Watcher([open_source(str(stream.directory))])
+    shutil.move(stream.directory, f"{stream.directory}.away")
+    watcher.look()
+    page = json.loads(watcher.current[1])
+    assert "no such directory" in page["sources"][0]["detail"]
+    assert "shown: what was read last" in page["sources"][0]["detail"]
+    assert page["tasks"]
+    assert "no such directory" in watcher.problems[0]
+    shutil.move(f"{stream.directory}.away", stream.directory)
+    watcher.look()
+    page = json.loads(watcher.current[1])
+    assert page["sources"][0]["tone"] == "good"
+    assert "readable again" in page["events"][0]["text"]
+
+
+def test_survives_a_folder_that_is_none(stream):
+    shutil.rmtree(stream.directory / "metrics")
+    (stream.directory / "metrics").write_text("a file")
+    watcher = Watcher([open_source(str(stream.directory))])
+    assert "Not a directory" in watcher.problems[0]
+
+
+def test_survives_a_source_that_raises(stream):
+    source = open_source(str(stream.directory))
+
+    def broken():
+        raise ZeroDivisionError("whatever")
+
+    source.read = broken
+    watcher = Watcher([source, open_source(str(stream.directory))])
+    page = json.loads(watcher.current[1])
+    assert "ZeroDivisionError" in page["sources"][0]["detail"]
+    assert page["tasks"]
+
+
+def test_before_the_first_batch(tmp_path):
+    (tmp_path / "new").mkdir()
+    watcher = Watcher([open_source(str(tmp_path / "new"))])
+    page = json.loads(watcher.current[1])
+    assert page["title"] == "Waiting for the first numbers"
+    assert "no batch was committed yet" in page["sources"][0]["detail"]
+
+
+# who may read it -----------------------------------------------------------------------------
+
+
+def test_answers(served):
+    status, body, headers = ask(served)
+    assert status == 200
+    assert str(BIG) in body
+    assert headers["X-Frame-Options"] == "DENY"
+    assert headers["Cache-Control"] == "no-store"
+    assert json.loads(ask(served, "/data")[1])["title"] == "clicks"
+    assert ask(served, "/health")[:2] == (200, "ok\n")
+    assert "pyroute_serve_requests_total" in ask(served, "/metrics")[1]
+    for path in ("/nothing", "/../etc/passwd", "/%2e%2e/x", "//evil.example/", "//[", "/data/"):
+        assert ask(served, path)[0] == 404
+    assert ask(served, "/data?" + "&a=b" * 50)[0] == 400
+    status, body, headers = ask(served, "/", "HEAD")
+    assert (status, body) == (200, "")
+    assert int(headers["Content-Length"]) > 1000
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "FOO"])
+def test_read_only(served, method):
+    status, _, headers = ask(served, "/data", method)
+    assert status == 405
+    assert headers["Allow"] == "GET, HEAD"
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("127.0.0.1:99", 200),
+        ("[::1]:8765", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("localhost.evil.example:80", 421),
+        ("", 421),
+        ("[::1", 421),
+        ("evil.example@127.0.0.1", 421),
+    ],
+)
+def test_rebinding(served, host, status):
+    assert ask(served, "/data", Host=host)[0] == status
+
+
+def test_token(stream):
+    with Running(stream.directory, token="secret") as server:
+        for headers in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Cookie": "pyroute_token=wrong"},
+            {"Authorization": "Bearer sécret".encode("latin-1")},
+        ):
+            for path in ("/", "/data", "/events", "/metrics", "/health", "/x"):
+                assert ask(server, path, **headers)[0] == 401
+        assert ask(server, "/data?token=wrong")[0] == 401
+        assert ask(server, "/data", Authorization="Bearer secret")[0] == 200
+        status, body, headers = ask(server, "/?token=secret")
+        assert (status, body, headers["Location"]) == (303, "", "/")
+        cookie = headers["Set-Cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        assert ask(server, "/data", Cookie=f"a=b; {cookie.split(';')[0]}")[0] == 200
+        assert "token=secret" in server.url
+
+
+def test_another_address_has_a_token(stream):
+    watcher = Watcher([open_source(str(stream.directory))])
+    server = Server(watcher, "0.0.0.0")
+    assert len(server.token) >= 24
+    assert server.token in server.url
+    server.stop()
+    server = Server(watcher, "127.0.0.1")
+    assert server.token is None
+    server.stop()
+
+
+def test_loopback():
+    assert [is_loopback(x) for x in ("127.0.0.1", "127.9.9.9", "::1", "localhost")] == [True] * 4
+    assert [is_loopback(x) for x in ("0.0.0.0", "10.0.0.1", "::", "example", "")] == [False] * 5
+
+
+def test_too_many(served, monkeypatch):
+    held = []
+    while served.enter():
+        held.append(1)
+    assert ask(served, "/data")[0] == 503
+    for _ in held:
+        served.leave()
+    assert ask(served, "/data")[0] == 200
+
+
+# as it comes ---------------------------------------------------------------------------------
+
+
+class Listener(threading.Thread):
+    """Reads server-sent events."""
+
+    def __init__(self, server, **headers):
+        super().__init__(daemon=True)
+        self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=WAIT)
+        self.connection.request("GET", "/events", headers=headers)
+        self.answer = self.connection.getresponse()
+        self.pages, self.ids, self.comments = [], [], 0
+        self.start()
+
+    def run(self):
+        for line in self.answer:
+            if line.startswith(b"data: "):
+                self.pages.append(json.loads(line[6:]))
+            elif line.startswith(b"id: "):
+                self.ids.append(int(line[4:]))
+            elif line.startswith(b":"):
+                self.comments += 1
+
+
+def test_events(stream, served):
+    listener = Listener(served)
+    assert listener.answer.headers["Content-Type"].startswith("text/event-stream")
+    until(lambda: listener.pages)
+    stream.costs = stream.costs * 3
+    row = stream.batch()
+    until(lambda: [t["before"] for t in listener.pages[-1]["tasks"]] == row["loads"])
+    assert listener.ids == sorted(set(listener.ids))
+    served.stop()
+    listener.join(WAIT)
+    assert not listener.is_alive()
+
+
+def test_events_go_on_where_they_were(stream, served):
+    version, _ = served.watcher.current
+    again = Listener(served, **{"Last-Event-ID": str(version)})
+    stream.batch()
+    until(lambda: again.pages)
+    assert again.ids[0] > version
+    other = Listener(served, **{"Last-Event-ID": "999999"})  # of a server before this one
+    until(lambda: other.pages)
+
+
+def test_idle_streams_are_kept(stream, monkeypatch):
+    monkeypatch.setattr("pyroute.serve.server.KEEP_ALIVE", 0.05)
+    with Running(stream.directory) as server:
+        listener = Listener(server)
+        until(lambda: listener.comments > 2)
+
+
+def test_hashed(stream):
+    watcher = Watcher([open_source(str(stream.directory))], hash_keys=b"salt")
+    assert str(BIG) not in watcher.current[1]
+    stream.batch()
+    watcher.look()
+    assert str(BIG) not in watcher.current[1]
+
+
+def test_unchanged_pages_are_not_sent(stream):
+    watcher = Watcher([open_source(str(stream.directory))])
+    version, _ = watcher.current
+    watcher.look()
+    assert watcher.current[0] == version
+
+
+# the command ---------------------------------------------------------------------------------
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "pyroute", "serve", *map(str, arguments)]
+
+
+def run(*arguments):
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=WAIT)
+
+
+def test_port_in_use(stream):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run(stream.directory, "--port", port)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        f"pyroute serve: port {port} of 127.0.0.1 is in use: --port 0 takes one that is free"
+    ]
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["/no/such/place"], "there is nothing"),
+        ([".", "--host", "256.1.1.1"], "256.1.1.1"),
+        ([".", "--token", ""], "token: expected 1 to 200 ASCII characters"),
+        ([".", "--port", "99999"], "--port"),
+    ],
+)
+def test_called_wrongly(arguments, text):
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_command(stream, end):
+    with subprocess.Popen(
+        command(stream.directory, "--port", 0),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        line = process.stdout.readline()
+        port = int(re.search(r"http://127\.0\.0\.1:(\d+)/", line)[1])
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT)
+        connection.request("GET", "/data")
+        assert json.loads(connection.getresponse().read())["title"] == "clicks"
+        connection.close()
+        process.send_signal(end)
+        assert process.wait(WAIT) == 0
+        assert "Traceback" not in process.stderr.read()
+
+
+# counters ------------------------------------------------------------------------------------
+
+
+def test_counters():
+    registry = metrics.Registry()
+    counter = registry.counter("hits", 'Back\\slash\nand "quotes".', ["who"])
+    counter.add(2, who='a"b\\c\nd')
+    counter.add(0.5, who='a"b\\c\nd')
+    registry.gauge("level", "Now.").set(float("inf"))
+    assert registry.text() == (
+        '# HELP hits_total Back\\\\slash\\nand "quotes".\n# TYPE hits_total counter\n'
+        'hits_total{who="a\\"b\\\\c\\nd"} 2.5\n# HELP level Now.\n# TYPE level gauge\nlevel +Inf\n'
+    )
+    with pytest.raises(ValueError, match="amount"):
+        counter.add(-1, who="x")
+    with pytest.raises(ValueError, match="labels"):
+        counter.add(1)
+    with pytest.raises(ValueError, match="expected a counter"):
+        registry.gauge("hits", "", ["who"])
+    with pytest.raises(ValueError, match="small letters"):
+        registry.counter("No Good", "")
+    assert registry.counter("hits", "", ["who"]) is counter
+
+
+def test_counters_are_bounded(monkeypatch):
+    monkeypatch.setattr(metrics, "_MOST", 3)
+    counter = metrics.Registry().counter("hits", "", ["who"])
+    for i in range(10):
+        counter.add(1, who=i)
+    assert len(counter.items()) == 3
+
+
+def test_what_is_counted():
+    import pyroute as pr
+
+    snapshot = pr.Snapshot(["a", "b", "c", "d"], costs=[40, 30, 20, 10])
+    before = metrics.PLANS.value(algorithm="mixed"), metrics.DECISIONS.value(result="applied")
+    plan = pr.rebalance(snapshot, pr.Router(2))
+    assert pr.Gate().decide(plan, now=0)
+    after = metrics.PLANS.value(algorithm="mixed"), metrics.DECISIONS.value(result="applied")
+    assert [b - a for a, b in zip(before, after, strict=True)] == [1, 1]
+    moved = metrics.MOVED.value()
+    assert moved >= len(plan.migrations)
+
+
+def test_threads_count_all():
+    counter = metrics.Registry().counter("hits", "")
+    threads = [
+        threading.Thread(target=lambda: [counter.add() for _ in range(2000)]) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counter.value() == 8000
+
+
+def test_opentelemetry():
+    sdk = pytest.importorskip("opentelemetry.sdk.metrics", reason="opentelemetry-sdk is missing")
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    registry = metrics.Registry()
+    registry.counter("hits", "Hits.", ["who"]).add(3, who="a")
+    registry.gauge("level", "Level.").set(1.5)
+    reader = InMemoryMetricReader()
+    provider = sdk.MeterProvider([reader])
+    registry.export(provider.get_meter("pyroute"))
+    data = reader.get_metrics_data()
+    found = {
+        metric.name: [(dict(point.attributes), point.value) for point in metric.data.data_points]
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+    assert found == {"hits": [({"who": "a"}, 3)], "level": [({}, 1.5)]}
+    provider.shutdown()
