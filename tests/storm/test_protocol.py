@@ -261,7 +261,7 @@ def test_every_transition_is_used():
     """The table holds what the two sides can say, and every kind is read or written."""
     kinds = {"receive": set(), "send": set()}
     for (_, way), rows in ml.TRANSITIONS.items():
-        kinds[way] |= {kind for _, kind in rows} - {ml.Closed}
+        kinds[way] |= {kind for row in rows.values() for kind in row} - {ml.Closed}
     assert kinds["receive"] == set(ml.Event.__args__)
     assert kinds["send"] == set(ml.Command.__args__) == set(ml._WRITERS)
 
