@@ -318,7 +318,7 @@ def test_hostile_mutations():
     lines = [m for g in GOLDEN for m in transcript(g).split(END)[:-1] if len(m) < 400]
     made = {fields: splicer(fields) for fields in ((0,), (1,), (1, 2))}
     route = twin_route()
-    for i in range(effort(5_000 if SANITIZED else 100_000)):
+    for i in range(effort(20_000 if SANITIZED else 100_000)):
         data = mutated(framed(*rng.choices(lines, k=rng.choice((1, 2, 3)))), rng)
         fields = rng.choice(list(made))
         done = made[fields].splice(data)[1]
