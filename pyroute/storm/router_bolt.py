@@ -72,7 +72,7 @@ class RouterBolt(Bolt):
         config: str | None = None,
         document: str = "router",
         linger: float = 100e-6,
-        pipe_size: int = 0,
+        pipe_size: int = 1 << 18,
     ) -> None:
         if router is None and config is None:
             raise TypeError("router: expected a router, its path or a config store, got none")
@@ -100,7 +100,7 @@ class RouterBolt(Bolt):
             )
         self.router = router
         self._place = dict(zip(router.tasks, self.tasks, strict=True))
-        if self._native is not None and router._core.one_record:
+        if self._native is not None:
             self._native.set_router(router._core.capsule(), self.tasks)
 
     def statistics(self, *, reset: bool = False) -> SpaceSaving:
@@ -195,7 +195,7 @@ class RouterBolt(Bolt):
             self.router = router
 
     def process(self, records: list[Tuple]) -> None:
-        """Route in Python: where the home needs values, keys are split, or a record is odd."""
+        """Route in Python: what came with the set-up, and records that are odd, or wrong."""
         assert self.router is not None
         for record in records:
             fields = self._fields.get((record.component or "", record.stream))
@@ -220,8 +220,6 @@ class RouterBolt(Bolt):
 
     def _loop(self) -> NoReturn:
         assert self.router is not None
-        if not self.router._core.one_record:
-            super()._loop()
         self._native = native.Loop(
             self._in,
             self._out,
@@ -234,6 +232,7 @@ class RouterBolt(Bolt):
         )
         self.set_router(self.router)
         self._native.push(self._protocol.take_rest())
+        self._protocol.receive(b"")  # raises where a fault followed what is to be handled
         while True:
             self._handle()
             self._when_idle()
