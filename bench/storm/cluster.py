@@ -441,9 +441,10 @@ class Cluster:
         found = []
         for pid in self.processes():
             command = command_of(pid)
-            if Path(command[0]).name == "java" if command else False:
-                if "org.apache.storm.daemon.worker.Worker" in command:
-                    found.append(pid)
+            java = bool(command) and Path(command[0]).name == "java"
+            writer = "org.apache.storm.LogWriter" in command  # starts a worker and keeps its log
+            if java and not writer and "org.apache.storm.daemon.worker.Worker" in command:
+                found.append(pid)
         return found
 
     def children(self, word: str = "") -> dict[int, int]:

@@ -225,7 +225,7 @@ class RouterBolt(Bolt):
 
     @property
     def _framed(self) -> bool:
-        """Whether the JVM's side is a RouterShellBolt, which speaks in frames after the greeting."""
+        """Whether the other side is a RouterShellBolt: frames follow the greeting."""
         conf = getattr(self, "conf", {})
         return bool(conf.get("topology.multilang.serializer") == FRAMES)
 
