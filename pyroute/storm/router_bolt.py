@@ -76,7 +76,7 @@ class RouterBolt(Bolt):
         config: str | None = None,
         document: str = "router",
         linger: float = 100e-6,
-        pipe_size: int = 0,
+        pipe_size: int = 1 << 18,
     ) -> None:
         if router is None and config is None:
             raise TypeError("router: expected a router, its path or a config store, got none")
