@@ -14,6 +14,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,15 @@ _LOG = """<?xml version="1.0" encoding="UTF-8"?>
 <PatternLayout pattern="%d{HH:mm:ss.SSS} %p %c{1.} %msg%n%throwable"/></Console></appenders>
 <loggers><root level="LEVEL"><appender-ref ref="out"/></root></loggers></configuration>
 """
+_INIT = """import os, time
+print("ready", flush=True)
+while True:
+    try:
+        os.wait()
+    except ChildProcessError:
+        time.sleep(0.1)
+"""
+"""The first process of a namespace takes the orphans: a supervisor waits for dead workers to go."""
 
 
 class StormError(Exception):
@@ -103,8 +113,8 @@ class Namespace:
             return
         kinds = ["--net"] if share else ["--net", "--pid", "--mount-proc"]
         kinds += [] if share else ["--kill-child=KILL"]
-        inside = "ip link set lo up; echo ready; exec sleep infinity"
-        command = ["unshare", "--fork", *kinds, "sh", "-c", inside]
+        inside = 'ip link set lo up; exec "$0" -c "$1"'
+        command = ["unshare", "--fork", *kinds, "sh", "-c", inside, sys.executable, _INIT]
         prefix = share.command() if share else ["setpriv", "--pdeathsig", "KILL"]
         self._process = subprocess.Popen(
             [*prefix, *command],
@@ -115,12 +125,14 @@ class Namespace:
         assert self._process.stdout is not None
         if self._process.stdout.readline() != b"ready\n":
             raise StormError("unshare: expected a namespace, got none")
-        sleeping = [p for p in below(self._process.pid) if "infinity" in command_of(p)]
-        self.pid = wait_for("namespace", lambda: sleeping or self._sleeping())[0]
+        self.pid = wait_for("namespace", self._first)
 
-    def _sleeping(self) -> list[int]:
+    def _first(self) -> int | None:
         assert self._process is not None
-        return [pid for pid in below(self._process.pid) if "infinity" in command_of(pid)]
+        inits = [pid for pid in below(self._process.pid) if _INIT in command_of(pid)]
+        # unshare itself carries the text too, until it has become the one inside.
+        inside = [pid for pid in inits if command_of(pid)[0] == sys.executable]
+        return inside[-1] if inside else None
 
     @staticmethod
     def possible() -> bool:
