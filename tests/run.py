@@ -23,6 +23,7 @@ BUILD = ROOT / "build"
 PYTHON = ROOT / ".venv" / "bin" / "python"
 CXX = shlex.split(os.environ.get("CXX", "c++"))
 SANITIZERS = "address,undefined"
+STORM = ["tests/storm/test_jvm.py", "tests/storm/test_jvm_cluster.py"]
 
 
 class MissingError(Exception):
@@ -161,6 +162,7 @@ def types(run: Run) -> None:
 def unit(run: Run) -> None:
     """All tests; those of the kernels also on the portable path; the examples of the docstrings."""
     others = ["--ignore=tests/spark", "--ignore=tests/protocol", "--ignore=tests/control"]
+    others += [f"--ignore={name}" for name in STORM]
     run.pytest("tests", *others)
     run.pytest("-m", "kernel", "tests", *others, PYROUTE_SIMD="portable")
     run.pytest("--doctest-modules", "--doctest-ignore-import-errors", "pyroute", may_be_empty=True)
@@ -174,6 +176,11 @@ def protocol(run: Run) -> None:
 def control(run: Run) -> None:
     """The config store, on a real directory and a real ZooKeeper, and what steers pipelines."""
     run.pytest("tests/control")
+
+
+def storm(run: Run) -> None:
+    """Everything that needs a real Storm: the jar, a LocalCluster, a cluster of processes."""
+    run.pytest(*STORM, may_be_empty=os.environ.get("PYROUTE_REQUIRE") != "all")
 
 
 def spark(run: Run) -> None:
@@ -198,6 +205,7 @@ def sanitize(run: Run) -> None:
     run.pytest(
         *("-m", "kernel", "-p", "no:cacheprovider", "tests"),
         *("--ignore=tests/spark", "--ignore=tests/protocol", "--ignore=tests/control"),
+        *(f"--ignore={name}" for name in STORM),
         cwd=lib,
         PYTHONPATH=str(lib),
         PYTHONMALLOC="malloc",
@@ -272,6 +280,7 @@ PARTS = [
     Part(unit, 240),
     Part(protocol, 240),
     Part(control, 240),
+    Part(storm, 300),
     Part(spark, 600),
     Part(sanitize, 240),
     Part(sdist, 240),
