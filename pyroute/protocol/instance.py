@@ -274,6 +274,13 @@ class Instance:
                 out.append(answer)
         return out
 
+    def forget_records(self) -> None:
+        """Let go of the records that wait here: for an engine that sends them again."""
+        self.revision += bool(self.buffered)
+        self._held.clear()
+        self._kept.clear()
+        self.buffered = 0
+
     # messages --------------------------------------------------------------------------------
 
     def receive(self, message: Message, now: float = 0.0) -> list[Output]:
@@ -462,6 +469,20 @@ class Instance:
     def owner(self, operator: str, key: int) -> int:
         """The task of a key by the router in force here, or -1 where an engine's hash says it."""
         return self._routes[operator].owner(key)
+
+    @property
+    def missing(self) -> tuple[Task, ...]:
+        """Those whose `Propagate` or `Migrate` has not come: an engine that loses asks them."""
+        if self._move is None:
+            return ()
+        peers = {self._peers[number] for number in self._move.parts}
+        if self.phase is Phase.STAGED:
+            peers |= self._move.waiting - {MANAGER}
+        return tuple(sorted(peers))
+
+    def router(self, operator: str) -> Router:
+        """The router in force here; without the values of the keys that its table names."""
+        return Router.from_bytes(self._routes[operator].data)
 
     def versions(self) -> dict[str, tuple[int, int]]:
         """Version and fingerprint of the routers in force, by operator."""

@@ -1,0 +1,342 @@
+"""Manager bolt: gathers statistics, plans, and takes the tasks from one router to the next.
+
+One task, outside of the way of records: it reads the stream ``pyroute`` of every operator and sends
+to them on its own. What it decides is on stable storage before anybody hears of it; killed at any
+moment, it goes on where it was.
+
+With a config store it publishes the router of each edge (`TOPOLOGY/SOURCE->OPERATOR`) and its own
+status (`TOPOLOGY/status`), and follows requests (`TOPOLOGY/request`)::
+
+    {"tables": {"count": [["anna", 1], ["bert", 0]]}}     these keys to these tasks
+    {"rebalance": ["count"]}                              plan now, whatever the gate says
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyroute.control.config_store import ConfigStore, Document, StaleVersionError
+from pyroute.gate import Gate
+from pyroute.keys import Keys
+from pyroute.protocol import FencedError, FileStorage, Manager, Message, Storage, Task
+from pyroute.protocol.manager import Phase
+from pyroute.rebalance import rebalance
+from pyroute.router import Router
+from pyroute.storm.bolt import Bolt, Context
+from pyroute.storm.protocol import Tuple
+from pyroute.storm.reconfigure import STREAM, Wiring, read_message, setting, write_message
+from pyroute.storm.task_bolt import numbers_of, snapshot_of
+
+
+class StoreStorage:
+    """A manager's storage in a config store: documents `PREFIX/NAME` that are created once.
+
+    Parameters
+    ----------
+    store
+        An open one.
+    prefix
+        Of the names there.
+    """
+
+    def __init__(self, store: ConfigStore, prefix: str) -> None:
+        self._store = store
+        self._prefix = f"{prefix}/"
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Create a document; False where the name exists."""
+        try:
+            self._store.put(self._prefix + name, data, 0)
+        except StaleVersionError:
+            return False
+        return True
+
+    def read(self, name: str) -> bytes | None:
+        """A document; None where there is none."""
+        found = self._store.get(self._prefix + name)
+        return None if found is None else bytes(found.value)
+
+    def names(self) -> list[str]:
+        """Names of all documents, ascending."""
+        names = self._store.names()
+        return [n.removeprefix(self._prefix) for n in names if n.startswith(self._prefix)]
+
+    def remove(self, name: str) -> None:
+        """Remove a document."""
+        self._store.remove(self._prefix + name)
+
+
+class ManagerBolt(Bolt):
+    """The manager of a topology; options that are None come from its configuration.
+
+    Parameters
+    ----------
+    operators
+        As `Participant` has them.
+    state
+        The topology's state directory: decisions are kept in its folder ``manager``.
+    store
+        URL of a config store, for publishing and requests.
+    storage
+        Where decisions are kept: ``state``, or ``store`` for the config store.
+    plan_every
+        Seconds between two plans; 0: only requests.
+    gate
+        Whether a plan is worth it; `now` is in seconds.
+    options
+        Of `rebalance` (or of `colocate`, with `planner="colocate"`).
+    """
+
+    control_streams = frozenset({STREAM})
+    idle_seconds = 0.1
+    resend_after: float = 2.0
+    """Seconds after which tasks are asked again."""
+
+    def __init__(
+        self,
+        *,
+        operators: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+        state: str | None = None,
+        store: str | None = None,
+        storage: str = "state",
+        plan_every: float = 10.0,
+        planner: str = "rebalance",
+        gate: Gate | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if planner not in ("rebalance", "colocate"):
+            raise ValueError(f"planner: expected rebalance or colocate, got {planner!r}")
+        if storage not in ("state", "store"):
+            raise ValueError(f"storage: expected state or store, got {storage!r}")
+        self._given = (operators, state, store)
+        self.storage = storage
+        self.plan_every = plan_every
+        self.planner = planner
+        self.gate = gate or Gate(cooldown=plan_every)
+        self.options = dict(options or {})
+
+    # set-up -------------------------------------------------------------------------------------
+
+    def initialize(self, conf: dict[str, Any], context: Context) -> None:
+        """Go on where the last manager was."""
+        operators, state, store = self._given
+        self.name = str(conf.get("topology.name") or "topology")
+        operators = setting(operators, conf, "operators")
+        if operators is None:
+            raise ValueError("operators: expected the components (pyroute.operators), got none")
+        stateless = setting(None, conf, "stateless")
+        self.wiring = Wiring(context, operators, context.component, stateless)
+        self._folder = setting(state, conf, "state")
+        url = setting(store, conf, "store")
+        self._store = None if url is None else ConfigStore.open(url, wait=False, timeout=5.0)
+        if self.storage == "store" and self._store is None:
+            raise ValueError("store: expected a config store for storage='store', got none")
+        if self.storage == "state" and self._folder is None:
+            raise ValueError("state: expected a directory (pyroute.state), got none")
+        self.manager: Manager | None = None
+        self.reports: dict[Task, dict[str, Any]] = {}
+        self.decision = ""
+        self._planned_at = self.now()
+        self._requests: list[Document] = []
+        self._requested = 0
+        self._published: dict[str, int] = {}
+        self._status: dict[str, Any] = {}
+        self._began = 0.0
+        self._seconds = 0.0
+        self._said = ""
+        if self._store is not None:
+            self._store.watch(f"{self.name}/request", self._requests.append)
+        self._make()
+
+    def _stable(self) -> Storage:
+        if self.storage == "store":
+            assert self._store is not None
+            return StoreStorage(self._store, f"{self.name}/manager")
+        return FileStorage(Path(self._folder) / "manager")
+
+    def _make(self) -> None:
+        """A machine from what is stored; None while the storage cannot be reached."""
+        try:
+            self.manager = Manager(
+                None,
+                self.wiring.topology,
+                routers=self.wiring.first_routers(),
+                storage=self._stable(),
+                resend_after=self.resend_after,
+            )
+            self._send_all(self.manager.start(self.now()))
+        except OSError as error:
+            self._lost(error)
+
+    def _lost(self, error: OSError) -> None:
+        """Stable storage is away: what happened there is found out when it is back."""
+        if str(error) != self._said:
+            self.log(f"manager: {error}; will try again", 3)
+        self._said, self.manager = str(error), None
+
+    # messages -----------------------------------------------------------------------------------
+
+    def control(self, record: Tuple) -> None:
+        """Take what a task says."""
+        kind, data = record.values
+        if kind == "s":
+            report = json.loads(data)
+            self.reports[Task(*report["task"])] = report
+        elif self.manager is None:
+            return  # it is asked again
+        elif kind == "m":
+            self._guarded(read_message(data))
+        elif kind == "a":
+            epoch, sources = json.loads(data)
+            asks = self.wiring.task(record.task)
+            again = ["r", json.dumps([epoch, *asks])]
+            for operator, number in sources:
+                task = self.wiring.ids[Task(operator, number)]
+                self.emit(again, stream=STREAM, task=task)
+
+    def _guarded(self, message: Message) -> None:
+        assert self.manager is not None
+        try:
+            self._send_all(self.manager.receive(message, self.now()))
+        except FencedError:
+            raise  # another manager is at work: this one has to stop
+        except OSError as error:
+            self._lost(error)
+
+    def _send_all(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            task = self.wiring.ids[message.target]
+            self.emit(write_message(message), stream=STREAM, task=task)
+
+    # time ---------------------------------------------------------------------------------------
+
+    def on_idle(self) -> None:
+        """Ask again, follow requests, plan."""
+        if self.manager is None:
+            self._make()
+        if self.manager is None:
+            return
+        try:
+            self._send_all(self.manager.tick(self.now()))
+            if self.manager.phase is Phase.IDLE:
+                self._begin(self.manager)
+        except FencedError:
+            raise
+        except OSError as error:
+            self._lost(error)
+        self._publish()
+
+    def _begin(self, manager: Manager) -> None:
+        plan: Mapping[str, Any] | Any = None
+        if self._requests:
+            came = len(self._requests)
+            plan = self._requested_plan(manager, self._requests[came - 1])
+            del self._requests[:came]
+        elif self.plan_every and self.now() - self._planned_at >= self.plan_every:
+            self._planned_at = self.now()
+            plan = self._plan(manager)
+        if plan:
+            self._began = self.now()
+            try:
+                self._send_all(manager.propose(plan, self.now()))
+            except ValueError as error:
+                self._began, self.decision = 0.0, f"refused: {error}"
+                self.error(self.decision)
+
+    def _requested_plan(self, manager: Manager, request: Document) -> Any:
+        if request.version <= self._done_request():
+            return None
+        self._requested = request.version
+        try:
+            tables = request.value.get("tables", {})
+            plan: dict[str, Any] = {
+                name: _with_table(manager.routers[name], rows) for name, rows in tables.items()
+            }
+            for name in request.value.get("rebalance", ()):
+                plan[name] = rebalance(self._snapshot(name), manager.routers[name], **self.options)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            self.decision = f"request {request.version}: {error!r}"
+            self.error(self.decision)
+            return None
+        return plan
+
+    def _done_request(self) -> int:
+        """The last request that was followed, also by a manager before this one."""
+        if not self._requested and self._store is not None:
+            found = self._store.get(f"{self.name}/status")
+            if found is not None:
+                self._requested = int(found.value.get("request", 0))
+        return self._requested
+
+    def _plan(self, manager: Manager) -> Any:
+        """What the planner proposes and the gate lets through; None: nothing."""
+        ready = [
+            name
+            for name in sorted(self.wiring.topology.keyed)
+            if all(task in self.reports for task in self.wiring.topology.tasks(name))
+        ]
+        plans: dict[str, Any] = {}
+        for name in ready:
+            plan = rebalance(self._snapshot(name), manager.routers[name], **self.options)
+            decision = self.gate.decide(plan, self.now())
+            self.decision = f"{name}: {decision.reason}"
+            if decision.apply:
+                plans[name] = plan
+        return plans
+
+    def _snapshot(self, name: str) -> Any:
+        tasks = self.wiring.topology.tasks(name)
+        return snapshot_of(self.reports[task] for task in tasks if task in self.reports)
+
+    # publishing ---------------------------------------------------------------------------------
+
+    def _publish(self) -> None:
+        manager = self.manager
+        if manager is None:
+            return
+        if manager.phase is Phase.IDLE and self._began:
+            self._seconds, self._began = self.now() - self._began, 0.0
+        status = {
+            "epoch": manager.epoch,
+            "phase": manager.phase.value,
+            "request": self._requested,
+            "versions": {name: router.version for name, router in manager.routers.items()},
+            "seconds": round(self._seconds, 3),
+            "decision": self.decision,
+            "refusals": {str(task): why for task, why in manager.refusals.items()},
+        }
+        if status == self._status or self._store is None:
+            return
+        try:
+            for name, router in manager.routers.items():
+                if self._published.get(name) != router.version:
+                    for before in sorted(a for a, b in self.wiring.topology.edges if b == name):
+                        self._store.put(f"{self.name}/{before}->{name}", router.to_bytes(), None)
+                    self._published[name] = router.version
+            self._store.put(f"{self.name}/status", status, None)
+            self._status = status
+        except OSError as error:
+            if str(error) != self._said:
+                self.log(f"config store: {error}", 3)
+            self._said = str(error)
+
+    def finish(self) -> None:
+        """Let go of the store."""
+        store = getattr(self, "_store", None)
+        if store is not None:
+            store.close()
+
+
+def _with_table(router: Router, rows: Sequence[Sequence[Any]]) -> Router:
+    """A router whose table has these keys too."""
+    table = dict(zip(router.table.ids.tolist(), router.table.targets.tolist(), strict=True))
+    numbers = numbers_of([key for key, _ in rows])
+    table.update(zip(numbers, (int(task) for _, task in rows), strict=True))
+    home = router.home
+    ids = Keys.from_ids(np.array(list(table), np.uint64))
+    return Router(home, (ids, list(table.values())), version=router.version + 1)

@@ -1,0 +1,102 @@
+"""Source bolt: the first operator of a reconfigurable topology, behind a spout of any kind.
+
+It reads a spout's stream by any grouping and sends ``[id, key, *values]`` to the task that owns the
+key. Records flow through without being kept: they are acked when they were sent on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pyroute.keys import Keys
+from pyroute.protocol import Task
+from pyroute.router import Router
+from pyroute.storm.bolt import Context
+from pyroute.storm.protocol import Tuple
+from pyroute.storm.reconfigure import Participant
+from pyroute.storm.task_bolt import numbers_of
+
+
+class SourceBolt(Participant):
+    """Routes the records of a spout to one keyed operator, and takes part in reconfigurations.
+
+    Parameters
+    ----------
+    key
+        Field of the incoming records that is the key, or several.
+    id
+        Field that is the application's id; without it replays are applied again.
+    operator
+        The keyed operator that gets them; by default the next in the chain.
+    operators, manager, state, durable
+        As `Participant` has them.
+    """
+
+    def __init__(
+        self,
+        *,
+        key: str | Sequence[str] = "key",
+        id: str = "id",  # noqa: A002  the field's usual name
+        operator: str | None = None,
+        operators: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+        manager: str | None = None,
+        state: str | None = None,
+        durable: bool = True,
+    ) -> None:
+        super().__init__(operators=operators, manager=manager, state=state, durable=durable)
+        self.key_fields = (key,) if isinstance(key, str) else tuple(key)
+        self.id_field = id
+        self.operator = operator
+
+    def initialize(self, conf: dict[str, Any], context: Context) -> None:
+        """Find out whom to send to."""
+        super().initialize(conf, context)
+        after = self.wiring.topology.successors(self.me.operator)
+        self._target = self.operator or (after[0] if after else "")
+        if self._target not in after:
+            raise ValueError(f"operator: expected one of {list(after)}, got {self._target!r}")
+        self._fields: dict[tuple[str | None, str], tuple[list[int], int | None, list[int]]] = {}
+        self._router: Router | None = None
+        self._router_version: tuple[int, int] | None = None
+
+    def _places(self, record: Tuple) -> tuple[list[int], int | None, list[int]]:
+        """Where key, id and the rest are in the records of a stream."""
+        found = self._fields.get((record.component, record.stream))
+        if found is None:
+            names = self.context.fields(record.component or "", record.stream)
+            for name in self.key_fields:
+                if name not in names:
+                    raise ValueError(f"key: expected one of {list(names)}, got {name!r}")
+            key = [names.index(name) for name in self.key_fields]
+            at = names.index(self.id_field) if self.id_field in names else None
+            rest = [i for i in range(len(names)) if i != at and (len(key) > 1 or i != key[0])]
+            found = self._fields[record.component, record.stream] = (key, at, rest)
+        return found
+
+    def process(self, records: list[Tuple]) -> None:
+        """Send a batch on."""
+        lines: list[list[Any]] = []
+        values: list[Any] = []
+        for record in records:
+            key, at, rest = self._places(record)
+            came = record.values
+            value = came[key[0]] if len(key) == 1 else [came[i] for i in key]
+            values.append(value if len(key) == 1 else tuple(value))
+            lines.append([None if at is None else came[at], value, *(came[i] for i in rest)])
+        ids = self.wiring.ids
+        numbers = np.array(numbers_of(values), np.uint64)
+        tasks = self._now().route(Keys.from_ids(numbers)).tolist()
+        for record, line, task in zip(records, lines, tasks, strict=True):
+            self.emit(line, task=ids[Task(self._target, task)], anchors=record)
+            self.ack(record)
+
+    def _now(self) -> Router:
+        """The router in force."""
+        version = self.machine.versions()[self._target]
+        if self._router is None or version != self._router_version:
+            self._router = self.machine.router(self._target)
+            self._router_version = version
+        return self._router

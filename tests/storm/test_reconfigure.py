@@ -1,0 +1,225 @@
+"""Keys move between tasks while records flow: counts stay exact, whatever is killed."""
+
+import random
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import pyroute as pr
+from effort import effort
+from pyroute.control import ConfigStore
+from pyroute.storm.state import read_state
+from zookeeper import zookeeper  # noqa: F401 - a fixture
+
+from .pipes import Cluster, Component
+
+PYTHON = [sys.executable, "-m", "pyroute.storm"]
+TASKS = 3
+KEYS = 300
+
+
+def words(n, seed):
+    """Few have many, as streams are."""
+    rng = random.Random(seed)
+    return [f"word{min(rng.randrange(KEYS), rng.randrange(KEYS))}" for _ in range(n)]
+
+
+def topology(folder, records, *, conf=None, task=(), manager=(), **options):
+    """spout -> split -> count, and a manager; everything by the command line."""
+    folder = Path(folder)
+    conf = {
+        "pyroute.operators": ["split", "count"],
+        "pyroute.manager": "manager",
+        "pyroute.state": str(folder / "state"),
+        "pyroute.store": f"dir:{folder / 'store'}",
+        **(conf or {}),
+    }
+    control = {"pyroute": ["kind", "data"]}
+    components = {
+        "split": Component(
+            [*PYTHON, "source", "--key", "word"],
+            2,
+            [("spout", "default", "shuffle"), ("manager", "pyroute", "direct")],
+            {"default": ["id", "key", "low"], **control},
+        ),
+        "count": Component(
+            [*PYTHON, "task", "--commit-every", "0.05", *task],
+            TASKS,
+            [
+                ("split", "default", "direct"),
+                *((name, "pyroute", "direct") for name in ("split", "count", "manager")),
+            ],
+            control,
+        ),
+        "manager": Component(
+            [*PYTHON, "manager", "--plan-every", "0", "--resend-after", "0.5", *manager],
+            1,
+            [("split", "pyroute", "direct"), ("count", "pyroute", "direct")],
+            control,
+        ),
+    }
+    rows = [[["s", i], word, "LOW"] for i, word in enumerate(records)]
+    return Cluster(folder, components, rows, ["id", "word", "low"], conf=conf, **options)
+
+
+def counts(folder):
+    """All tasks together; a key that two tasks have is an error."""
+    total = {}
+    for number in range(TASKS):
+        for key, state in read_state(Path(folder) / "state" / "count" / str(number)).items():
+            if state is not None:
+                assert key not in total, f"{key} is in two tasks"
+                total[key] = state
+    return total
+
+
+def owners(folder):
+    return {
+        key: number
+        for number in range(TASKS)
+        for key, state in read_state(Path(folder) / "state" / "count" / str(number)).items()
+        if state is not None
+    }
+
+
+class Mover:
+    """Asks for a tenth of the keys to move, again and again."""
+
+    def __init__(self, folder, seed, url=None):
+        self.store = ConfigStore.open(url or f"dir:{Path(folder) / 'store'}", timeout=60.0)
+        self.random = random.Random(seed)
+        self.asked = 0
+
+    def status(self):
+        found = self.store.get("test/status")
+        return {} if found is None else found.value
+
+    @property
+    def done(self):
+        status = self.status()
+        return status.get("request", 0) >= self.asked and status.get("phase") == "idle"
+
+    def ask(self, share=0.1):
+        chosen = self.random.sample(range(KEYS), int(KEYS * share))
+        table = [[f"word{i}", self.random.randrange(TASKS)] for i in chosen]
+        self.asked = self.store.put("test/request", {"tables": {"count": table}}, None)
+        return dict(table)
+
+
+def test_ten_percent_move_under_load(tmp_path):
+    """Nothing is lost, nothing comes again, every count is exact."""
+    records = words(12_000, seed=1)
+    mover = Mover(tmp_path, seed=1)
+    with topology(tmp_path, records) as cluster:
+        cluster.timeout = 60.0
+        cluster.run(lambda: len(cluster.completed) > 2000)
+        table = mover.ask()
+        cluster.run(lambda: mover.done)
+        assert mover.status()["epoch"] == 1
+        before_end = len(cluster.completed)
+        cluster.run(lambda: cluster.done)
+        assert before_end < len(records), "the move has to be under load"
+        assert cluster.replays == 0
+        assert cluster.deaths == 0, cluster.story()
+        assert not cluster.errors
+    assert counts(tmp_path) == Counter(records)
+    assert {key: owner for key, owner in owners(tmp_path).items() if key in table} == {
+        key: task for key, task in table.items() if key in set(records)
+    }
+
+
+@pytest.mark.parametrize("seed", range(effort(2)))
+def test_killed_at_random_moments(tmp_path, seed):
+    """Children of every kind are killed while keys move: after the replays counts are exact."""
+    rng = random.Random(seed)
+    records = words(200_000, seed)
+    mover = Mover(tmp_path, seed)
+    with topology(tmp_path, records, seed=seed) as cluster:
+        cluster.timeout = 1.5
+        cluster.run(lambda: len(cluster.completed) > 500)
+        for _ in range(6):
+            mover.ask(share=rng.choice((0.1, 0.5)))
+            steps(cluster, rng.random() * 0.3)
+            for victim in rng.sample(list(cluster.children.values()), rng.choice((1, 1, 2, 3))):
+                cluster.kill(victim, delay=rng.random() * 0.3)
+            cluster.run(lambda: mover.done)
+        assert mover.status()["epoch"] >= 6
+        assert len(cluster.completed) < len(records), "all of it has to be under load"
+        del cluster.records[cluster.next :]
+        del records[cluster.next :]
+        cluster.run(lambda: cluster.done)
+        assert not cluster.errors, cluster.story()
+        assert cluster.replays > 0
+    assert counts(tmp_path) == Counter(records)
+
+
+def test_the_manager_plans(tmp_path):
+    """From measured costs to a table: the heaviest task gets lighter, counts stay exact."""
+    rng = random.Random(3)
+    records = [f"word{rng.randrange(12)}" for _ in range(60_000)]
+    mover = Mover(tmp_path, seed=3)
+    with topology(tmp_path, records, manager=["--plan-every", "0.5"]) as cluster:
+        cluster.timeout = 60.0
+        cluster.run(lambda: mover.status().get("versions", {}).get("count", 0) >= 1)
+        cluster.run(lambda: mover.done)
+        assert "count: " in mover.status()["decision"]
+        router = pr.Router.from_bytes(mover.store.get("test/split->count").value)
+        assert router.version >= 1
+        del cluster.records[cluster.next :]
+        del records[cluster.next :]
+        cluster.run(lambda: cluster.done)
+        assert cluster.replays == 0
+    assert counts(tmp_path) == Counter(records)
+    spread = Counter(owners(tmp_path).values())
+    hashed = Counter(pr.Router(pr.Ring(TASKS, salt=0)).route(sorted(set(records))).tolist())
+    assert max(spread.values()) <= max(hashed.values())
+
+
+def test_zookeeper_killed_during_a_move(tmp_path, zookeeper):  # noqa: F811
+    """Decisions in ZooKeeper: while it is away nothing is decided, records flow all the same."""
+    records = words(100_000, seed=4)
+    url = f"zk://{zookeeper.hosts}/{tmp_path.name}"
+    mover = Mover(tmp_path, seed=4, url=url)
+    options = {"conf": {"pyroute.store": url}, "manager": ["--storage", "store"]}
+    with topology(tmp_path, records, **options) as cluster:
+        cluster.timeout = 60.0
+        cluster.run(lambda: len(cluster.completed) > 200)
+        for delay in (0.0, 0.1, 0.3):
+            cluster.run(lambda: mover.done)
+            mover.ask(share=0.3)
+            steps(cluster, delay)
+            zookeeper.kill()
+            flowed = len(cluster.completed)
+            cluster.run(lambda f=flowed: len(cluster.completed) > f + 500)
+            zookeeper.start()
+            cluster.run(lambda: mover.done)
+        assert mover.status()["epoch"] >= 3
+        del cluster.records[cluster.next :]
+        del records[cluster.next :]
+        cluster.run(lambda: cluster.done)
+        assert cluster.replays == 0
+        assert cluster.deaths == 0, cluster.story()
+    mover.store.close()
+    assert counts(tmp_path) == Counter(records)
+
+
+def test_refused_requests(tmp_path):
+    """Nonsense is reported, and nothing changes."""
+    mover = Mover(tmp_path, seed=0)
+    with topology(tmp_path, words(100, 0)) as cluster:
+        for bad in ({"tables": {"nobody": []}}, {"tables": {"count": [["a", 99]]}}, [], "x"):
+            n = len(cluster.errors)
+            mover.asked = mover.store.put("test/request", bad, None)
+            cluster.run(lambda n=n: len(cluster.errors) > n)
+        cluster.run(lambda: cluster.done)
+        assert cluster.deaths == 0, cluster.story()
+    assert mover.status()["epoch"] == 0
+
+
+def steps(cluster, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        cluster.step()
