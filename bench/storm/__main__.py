@@ -20,7 +20,7 @@ from bench.peers import Scale
 from bench.spark.page import Raw, section_of, with_goals
 from bench.storm import jars, page
 
-SECTIONS = {"local": "local", "hosts": "hosts"}
+SECTIONS = {"routers": "local", "groupings": "groupings"}
 
 
 def module(name: str) -> ModuleType:

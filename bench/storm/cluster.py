@@ -74,10 +74,12 @@ def below(*roots: int) -> list[int]:
 
 
 def command_of(pid: int) -> list[str]:
-    """The command line of a process; empty where it is gone."""
-    with contextlib.suppress(OSError):
-        return [part.decode() for part in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
-    return []
+    """The command line of a process; empty where it is gone, or only waits to be forgotten."""
+    try:
+        text = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return []
+    return [part.decode(errors="replace") for part in text.rstrip(b"\0").split(b"\0") if text]
 
 
 def wait_for(what: str, check: Callable[[], Any], patience: float = PATIENCE) -> Any:
@@ -108,7 +110,7 @@ class Namespace:
         self.pid = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._share = share
-        self._started: list[int] = []
+        self._started: list[subprocess.Popen[Any]] = []
         if not self.possible():
             return
         kinds = ["--net"] if share else ["--net", "--pid", "--mount-proc"]
@@ -120,6 +122,7 @@ class Namespace:
             [*prefix, *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # some versions complain at their end
             start_new_session=True,
         )
         assert self._process.stdout is not None
@@ -155,12 +158,12 @@ class Namespace:
         process = subprocess.Popen(
             self.command(*arguments), stdin=subprocess.DEVNULL, start_new_session=True, **options
         )
-        self._started.append(process.pid)
+        self._started.append(process)
         return process
 
     def processes(self) -> list[int]:
         """All that run inside, by their numbers outside."""
-        roots = [*self._started, *([self.pid] if self.pid else [])]
+        roots = [*(p.pid for p in self._started), *([self.pid] if self.pid else [])]
         return [*roots, *below(*roots)]
 
     def close(self) -> None:
@@ -177,7 +180,11 @@ class Namespace:
             assert self._process.stdout is not None
             self._process.stdout.close()
             self._process = None
+        for process in self._started:
+            process.kill()
+            process.wait()
         self._started = []
+        wait_for("the end of all", lambda: not any(command_of(pid) for pid in left), 60.0)
 
 
 # One JVM ----------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from bench.storm import topology as t
 from pyroute.control import ConfigStore
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "storm_router.json"
-ROUTER = str(jars.ROOT / "bench" / "storm" / "children" / "router.py")
+CHILDREN = jars.ROOT / "bench" / "storm" / "children"
+ROUTER, ECHO = str(CHILDREN / "router.py"), str(CHILDREN / "echo.py")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -202,6 +203,12 @@ def mixed(tmp_path_factory):
                  script=[ROUTER, str(folder / "router"), "frames_count"]),
         t.python("types", t.by("shuffle", "odd"), kind="router",
                  script=[ROUTER, str(folder / "other"), "types_count"]),
+        t.python("stormpy", t.by("shuffle", "spout"), script=["split.py"], direct=False,
+                 resources=True, environment={"PYTHONPATH": ""}),
+        t.python("echo", t.by("shuffle", "spout"), script=[ECHO], direct=False, tick=1),
+        t.count("stormpy_count", t.routed("stormpy", f"file:{folder / 'router'}"),
+                folder=str(out)),
+        t.count("echo_count", t.routed("echo", f"file:{folder / 'router'}"), folder=str(out)),
         t.count("json_count", t.by("direct", "json"), folder=str(out)),
         t.count("frames_count", t.by("direct", "frames"), folder=str(out)),
         t.count("types_count", t.by("direct", "types"), folder=str(out)),
@@ -218,7 +225,10 @@ def mixed(tmp_path_factory):
     return out, records, router, mixed_router, result
 
 
-@pytest.mark.parametrize("name", ["json_count", "frames_count", "file_count", "store_count"])
+@pytest.mark.parametrize(
+    "name",
+    ["json_count", "frames_count", "file_count", "store_count", "stormpy_count", "echo_count"],
+)
 def test_mixed_exact(mixed, name):
     out, records, router, _, result = mixed
     check(read(out, name), records, router)
