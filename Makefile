@@ -13,7 +13,7 @@ $(error PYTHON: expected Python >= 3.11 on the path, got none; name one with mak
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test run bench papers sanitize csrc format clean
+.PHONY: help venv build test run bench papers sanitize csrc storm format clean
 
 help:
 	@echo 'make run       build, then the main job'
@@ -24,6 +24,7 @@ help:
 	@echo 'make papers    the figures of the papers, as tables and plots'
 	@echo 'make sanitize  kernel tests under the address and undefined-behaviour sanitizers'
 	@echo 'make csrc      kernels alone, without the headers of Python, warnings as errors'
+	@echo 'make storm     the jar for Storm, into the package (needs Maven and a JDK)'
 	@echo 'make format    format Python and C++'
 	@echo 'make clean     remove what was built, .venv included'
 
@@ -70,6 +71,9 @@ sanitize: build
 
 csrc:
 	@$(PYTHON) tests/run.py csrc
+
+storm: build
+	@$(BIN)/python -m bench.storm.jars
 
 format: .venv/installed
 	$(BIN)/ruff check --fix --exit-zero --quiet .

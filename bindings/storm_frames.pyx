@@ -2,22 +2,22 @@
 # distutils: language = c++
 """The native loop of a RouterShellBolt's child: frames in, frames out, the GIL released.
 
-What is not a record or a heartbeat is handed to Python; so are errors.
+The doors are those of `_storm_loop`: a loop between two pipes, and the same without I/O.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EINTR, EPIPE, errno
 from libc.stdint cimport int32_t, uint64_t
-from libcpp.memory cimport shared_ptr
+from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 import os
 import struct
+import time
 
-from pyroute._core import FormatError
+from pyroute._storm_loop import CLOSED, INTERRUPTED, MESSAGE, TIMEOUT, TOO_LONG, UNREAD
 
 
 cdef extern from "<poll.h>" nogil:
@@ -25,237 +25,249 @@ cdef extern from "<poll.h>" nogil:
         int fd
         short events
         short revents
-    int c_poll "poll" (pollfd* fds, unsigned long count, int timeout)
+    int c_poll "poll"(pollfd* fds, unsigned long count, int timeout)
     short POLLIN
 
 
 cdef extern from "<unistd.h>" nogil:
-    ssize_t c_read "read" (int fd, void* to, size_t size)
-    ssize_t c_write "write" (int fd, const void* data, size_t size)
-
-
-cdef extern from "<mutex>" namespace "std" nogil:
-    cdef cppclass mutex:
-        void lock()
-        void unlock()
-
-
-cdef extern from "<string_view>" namespace "std" nogil:
-    cdef cppclass string_view:
-        string_view()
-        string_view(const char* data, size_t size)
-        const char* data()
-        size_t size()
+    ssize_t c_read "read"(int fd, void* to, size_t size)
+    ssize_t c_write "write"(int fd, const void* data, size_t size)
 
 
 cdef extern from *:
     """
-    #include <span>
-    #include <string>
-    #include <utility>
     #include "errors.hpp"
     #include "storm/frames.hpp"
 
     namespace {
-    struct Step {
-      std::size_t consumed = 0;
-      std::string_view message;
-      int wrong = 0;  // 1: FormatError, 2: TypeError, 3: another
-      std::string error;
-    };
-    // Nothing thrown crosses code without the GIL.
-    Step step_of(pyroute::FrameRouter& router, std::string_view data, std::string& out) {
-      Step step;
+    void storm_frames_raise() {
       try {
-        const auto result = router.consume(data, out);
-        step.consumed = result.consumed;
-        step.message = result.message;
+        throw;
       } catch (const pyroute::FormatError& error) {
-        step.wrong = 1;
-        step.error = error.what();
+        PyObject* const core = PyImport_ImportModule("pyroute._core");
+        PyObject* const kind = core ? PyObject_GetAttrString(core, "FormatError") : nullptr;
+        if (kind) PyErr_SetString(kind, error.what());
+        Py_XDECREF(kind);
+        Py_XDECREF(core);
       } catch (const pyroute::TypeMismatch& error) {
-        step.wrong = 2;
-        step.error = error.what();
+        PyErr_SetString(PyExc_TypeError, error.what());
+      } catch (const std::invalid_argument& error) {
+        PyErr_SetString(PyExc_ValueError, error.what());
+      } catch (const std::bad_alloc&) {
+        PyErr_NoMemory();
       } catch (const std::exception& error) {
-        step.wrong = 3;
-        step.error = error.what();
+        PyErr_SetString(PyExc_RuntimeError, error.what());
       }
-      return step;
     }
-    void set_router_of(pyroute::FrameRouter& to, const std::shared_ptr<const pyroute::Router>& router,
-                       const std::vector<std::int32_t>& tasks) {
-      to.set_router(router, tasks);
+
+    void storm_frames_set_router(pyroute::FrameRouter& to, void* capsule,
+                                 const std::vector<std::int32_t>& tasks) {
+      to.set_router(*static_cast<std::shared_ptr<const pyroute::Router>*>(capsule), tasks);
     }
-    std::string statistics_of(const pyroute::FrameRouter& router) {
+
+    struct StormFramesStep {
+      std::size_t consumed, begin, size;
+      bool handed_back;
+    };
+    StormFramesStep storm_frames_consume(pyroute::FrameRouter& router, const char* data,
+                                         std::size_t size, std::string& out) {
+      const auto [consumed, message] = router.consume({data, size}, out);
+      const bool handed_back = message.data() != nullptr;
+      return {consumed, handed_back ? static_cast<std::size_t>(message.data() - data) : 0,
+              message.size(), handed_back};
+    }
+    StormFramesStep storm_frames_consume_copy(pyroute::FrameRouter& router, const char* data,
+                                              std::size_t size, std::string& out) {
+      // A buffer of exactly this size, so that a sanitizer sees the first byte beyond it.
+      const std::unique_ptr<char[]> copy(new char[size]);
+      if (size > 0) std::memcpy(copy.get(), data, size);
+      return storm_frames_consume(router, copy.get(), size, out);
+    }
+
+    std::string storm_frames_statistics(const pyroute::FrameRouter& router) {
       return router.statistics() ? router.statistics()->to_bytes() : std::string();
     }
     }  // namespace
     """
-    cdef cppclass Router "const pyroute::Router":
-        pass
-    cdef cppclass FrameRouter "pyroute::FrameRouter":
-        FrameRouter(size_t capacity) except +
+    void storm_frames_raise()
+    cdef cppclass CRouter "pyroute::FrameRouter":
+        CRouter(size_t) except +storm_frames_raise
         uint64_t records()
         void reset_statistics()
-    cdef cppclass Step:
-        Step()
+    cdef struct Step "StormFramesStep":
         size_t consumed
-        string_view message
-        int wrong
-        string error
-    Step step_of(FrameRouter& router, string_view data, string& out) nogil
-    void set_router_of(FrameRouter& to, const shared_ptr[Router]& router, const vector[int32_t]& tasks) except +
-    string statistics_of(const FrameRouter& router) except +
+        size_t begin
+        size_t size
+        cbool handed_back
+    void set_router "storm_frames_set_router"(CRouter&, void*, const vector[int32_t]&) except +storm_frames_raise
+    Step consume "storm_frames_consume"(CRouter&, const char*, size_t, string&) except +storm_frames_raise nogil
+    Step consume_copy "storm_frames_consume_copy"(
+        CRouter&, const char*, size_t, string&) except +storm_frames_raise nogil
+    string statistics_of "storm_frames_statistics"(const CRouter&) except +storm_frames_raise
 
 
-cdef class FrameLoop:
-    """Routes records between two pipes; a thread at a time may call `feed` or `run`, and any may call `send`."""
+cdef class Frames:
+    """Routes records in bytes, without I/O: what the loop does between its reads and writes."""
 
-    cdef FrameRouter* router
-    cdef mutex writing
-    cdef string pending
-    cdef string output
-    cdef bint ready
+    cdef CRouter* router
+    cdef cbool ready
 
-    def __cinit__(self, size_t capacity=0):
-        self.router = new FrameRouter(capacity)
-        self.ready = False
+    def __cinit__(self, *, size_t capacity=0):
+        self.router = new CRouter(capacity)
 
     def __dealloc__(self):
         del self.router
 
-    def set_router(self, capsule, storm_tasks):
-        """A router by its capsule, and Storm's id of each of its tasks, ascending."""
-        cdef vector[int32_t] tasks = storm_tasks
-        set_router_of(self.router[0], (<shared_ptr[Router]*>PyCapsule_GetPointer(capsule, "pyroute.router"))[0], tasks)
+    def set_router(self, capsule, tasks):
+        """The router, and Storm's ids of its tasks, ascending."""
+        set_router(self.router[0], PyCapsule_GetPointer(capsule, "pyroute.router"), tasks)
         self.ready = True
+
+    def consume(self, bytes data not None):
+        """Returns (output, bytes done with, message handed back or None)."""
+        cdef string out
+        cdef Step done
+        cdef const char* start = data
+        cdef size_t size = <size_t>len(data)
+        if not self.ready:
+            raise ValueError("router: expected set_router first, got none")
+        with nogil:
+            done = consume_copy(self.router[0], start, size, out)
+        message = start[done.begin:done.begin + done.size] if done.handed_back else None
+        return out, done.consumed, message
+
+    def statistics(self):
+        """Bytes of the statistics as a SpaceSaving; empty where there are none."""
+        return statistics_of(self.router[0])
 
     @property
     def records(self):
-        """How many records were routed."""
         return self.router.records()
 
-    def statistics(self):
-        """Bytes of a `SpaceSaving` with the keys since the last reset; empty where there are no statistics."""
-        cdef string data = statistics_of(self.router[0])
-        return PyBytes_FromStringAndSize(data.data(), <Py_ssize_t>data.size())
 
-    def reset_statistics(self):
-        self.router.reset_statistics()
+cdef class FrameLoop:
+    """The loop between two file descriptors."""
 
-    cdef _raise(self, Step step):
-        text = step.error.decode("utf-8", "replace")
-        if step.wrong == 1:
-            raise FormatError(text)
-        if step.wrong == 2:
-            raise TypeError(text)
-        raise RuntimeError(text)
+    cdef CRouter* router
+    cdef int reads, writes
+    cdef size_t max_message, begin
+    cdef cbool ready
+    cdef string pending
+    cdef string output
 
-    def feed(self, const unsigned char[::1] data):
-        """Takes input, without any pipe: what goes out, and the messages that are handed back."""
+    def __cinit__(self, int reads, int writes, *, size_t capacity=0, size_t max_message=1 << 28):
+        self.router = new CRouter(capacity)
+        self.reads = reads
+        self.writes = writes
+        self.max_message = max_message
+
+    def __dealloc__(self):
+        del self.router
+
+    def set_router(self, capsule, tasks):
+        """The router, and Storm's ids of its tasks, ascending."""
+        set_router(self.router[0], PyCapsule_GetPointer(capsule, "pyroute.router"), tasks)
+        self.ready = True
+
+    def push(self, bytes data not None):
+        """Bytes that were read before the loop began."""
+        cdef const char* start = data
+        self.pending.append(start, <size_t>len(data))
+
+    def run(self, double timeout=-1.0):
+        """Route until something else is to be done; returns what, and a message where it is one."""
         cdef Step step
+        cdef int why
         if not self.ready:
             raise ValueError("router: expected set_router first, got none")
-        if data.shape[0]:
-            self.pending.append(<const char*>&data[0], <size_t>data.shape[0])
-        messages = []
+        cdef double deadline = time.monotonic() + timeout
         while True:
-            step = step_of(self.router[0], string_view(self.pending.data(), self.pending.size()), self.output)
-            if step.wrong:
-                self._raise(step)
-            found = step.message.data() != NULL
-            if found:
-                messages.append(PyBytes_FromStringAndSize(step.message.data(), <Py_ssize_t>step.message.size()))
-            self.pending.erase(0, step.consumed)
-            if not found:
-                break
-        out = PyBytes_FromStringAndSize(self.output.data(), <Py_ssize_t>self.output.size())
-        self.output.clear()
-        return out, messages
+            message = None
+            if self.begin < self.pending.size():
+                with nogil:
+                    step = consume(
+                        self.router[0], self.pending.data() + self.begin, self.pending.size() - self.begin, self.output
+                    )
+                if step.handed_back:
+                    message = (self.pending.data() + self.begin + step.begin)[:step.size]
+                self.begin += step.consumed
+            if self.output.size() and not self._write():
+                return UNREAD, None
+            if message is not None:
+                return MESSAGE, message
+            if self.left > self.max_message:
+                return TOO_LONG, None
+            why = self._read(-1 if timeout < 0 else max(0, int((deadline - time.monotonic()) * 1000 + 0.5)))
+            if why == 1:
+                return TIMEOUT, None
+            if why == 2:
+                return CLOSED, None
+            PyErr_CheckSignals()
 
-    def send(self, int fd, bytes frames):
-        """Writes whole frames, between those of `run`."""
-        cdef const char* at = PyBytes_AS_STRING(frames)
-        cdef size_t left = <size_t>PyBytes_GET_SIZE(frames)
-        with nogil:
-            self.writing.lock()
-        try:
-            self._write(fd, at, left)
-        finally:
-            self.writing.unlock()
-
-    cdef _write(self, int fd, const char* at, size_t left):
+    cdef cbool _write(self) except *:
+        cdef const char* at = self.output.data()
+        cdef size_t left = self.output.size()
         cdef ssize_t done
         while left:
             with nogil:
-                done = c_write(fd, at, left)
+                done = c_write(self.writes, at, left)
             if done < 0:
-                if errno == EINTR:
-                    PyErr_CheckSignals()
-                    continue
-                raise OSError(errno, os.strerror(errno))
+                if errno == EPIPE:
+                    return False
+                if errno != EINTR:
+                    raise OSError(errno, os.strerror(errno))
+                PyErr_CheckSignals()
+                continue
             at += done
             left -= <size_t>done
+        self.output.clear()
+        return True
 
-    def run(self, int reads, int writes, int timeout=-1):
-        """Routes until there is something for Python.
-
-        The next message that is not a record; None after so many milliseconds without input; EOFError where the JVM
-        closed the pipe, OSError where it does not read any more.
-        """
-        cdef Step step
+    cdef int _read(self, int milliseconds) except -1:
+        """0: something came, or a signal; 1: nothing in time; 2: the end."""
         cdef pollfd waiting
         cdef ssize_t size
         cdef int got
         cdef size_t before
-        if not self.ready:
-            raise ValueError("router: expected set_router first, got none")
-        waiting.fd = reads
+        waiting.fd = self.reads
         waiting.events = POLLIN
-        while True:
-            if self.pending.size():
-                with nogil:
-                    step = step_of(self.router[0], string_view(self.pending.data(), self.pending.size()), self.output)
-                if step.wrong:
-                    self._raise(step)
-            else:
-                step = Step()
-            message = None
-            if step.consumed:
-                if step.message.data() != NULL:
-                    message = PyBytes_FromStringAndSize(step.message.data(), <Py_ssize_t>step.message.size())
-                self.pending.erase(0, step.consumed)
-            if self.output.size():
-                with nogil:
-                    self.writing.lock()
-                try:
-                    self._write(writes, self.output.data(), self.output.size())
-                finally:
-                    self.writing.unlock()
-                self.output.clear()
-            if message is not None:
-                return message
-            with nogil:
-                got = c_poll(&waiting, 1, timeout)
-            if got == 0:
-                return None
-            if got < 0:
-                if errno == EINTR:
-                    PyErr_CheckSignals()
-                    continue
+        with nogil:
+            got = c_poll(&waiting, 1, milliseconds)
+        if got == 0:
+            return 1
+        if got < 0:
+            if errno != EINTR:
                 raise OSError(errno, os.strerror(errno))
-            before = self.pending.size()
-            self.pending.resize(before + 65536)
-            with nogil:
-                size = c_read(reads, <char*>self.pending.data() + before, 65536)
-            self.pending.resize(before + <size_t>(size if size > 0 else 0))
-            if size == 0:
-                raise EOFError("stdin: expected frames, got its end")
-            if size < 0 and errno != EINTR:
-                raise OSError(errno, os.strerror(errno))
-            PyErr_CheckSignals()
+            return 0
+        self.pending.erase(0, self.begin)
+        self.begin = 0
+        before = self.pending.size()
+        self.pending.resize(before + 65536)
+        with nogil:
+            size = c_read(self.reads, <char*>self.pending.data() + before, 65536)
+        self.pending.resize(before + <size_t>(size if size > 0 else 0))
+        if size < 0 and errno != EINTR:
+            raise OSError(errno, os.strerror(errno))
+        return 2 if size == 0 else 0
+
+    def statistics(self, cbool reset=False):
+        """Bytes of the statistics as a SpaceSaving; empty where there are none."""
+        data = statistics_of(self.router[0])
+        if reset:
+            self.router.reset_statistics()
+        return data
+
+    @property
+    def left(self):
+        """Bytes of a frame whose end has not come."""
+        return self.pending.size() - self.begin
+
+    @property
+    def records(self):
+        """Records routed so far."""
+        return self.router.records()
 
 
-def message_frame(bytes text):
+def message_frame(bytes text not None):
     """A command of multilang as a frame."""
     return struct.pack("<BI", 2, len(text)) + text

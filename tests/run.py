@@ -181,6 +181,11 @@ def control(run: Run) -> None:
     run.pytest("tests/control")
 
 
+def storm(run: Run) -> None:
+    """Everything that needs a real Storm: the jar, a LocalCluster, a cluster of processes."""
+    run.pytest(*STORM, may_be_empty=os.environ.get("PYROUTE_REQUIRE") != "all")
+
+
 def spark(run: Run) -> None:
     """Everything that needs a real Spark."""
     run.pytest("tests/spark", may_be_empty=os.environ.get("PYROUTE_REQUIRE") != "all")
@@ -276,6 +281,7 @@ PARTS = [
     Part(unit, 240),
     Part(protocol, 240),
     Part(control, 240),
+    Part(storm, 300),
     Part(spark, 600),
     Part(sanitize, 240),
     Part(sdist, 240),

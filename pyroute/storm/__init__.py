@@ -11,16 +11,41 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyroute.storm.bolt import Bolt, Context, Spout
+    from pyroute.storm.dynamic_bolt import DynamicBolt
+    from pyroute.storm.manager import ManagerBolt
     from pyroute.storm.protocol import Tuple
     from pyroute.storm.router_bolt import RouterBolt
+    from pyroute.storm.scheduler_bolt import SchedulerBolt, TrackedBolt
+    from pyroute.storm.source_bolt import SourceBolt
+    from pyroute.storm.task_bolt import Record, TaskBolt
 
-__all__ = ["Bolt", "Context", "RouterBolt", "Spout", "Tuple"]
+__all__ = [
+    "Bolt",
+    "Context",
+    "DynamicBolt",
+    "ManagerBolt",
+    "Record",
+    "RouterBolt",
+    "SchedulerBolt",
+    "SourceBolt",
+    "Spout",
+    "TaskBolt",
+    "TrackedBolt",
+    "Tuple",
+]
 
 _PLACES = {
     "Bolt": "bolt",
     "Context": "bolt",
+    "DynamicBolt": "dynamic_bolt",
+    "ManagerBolt": "manager",
+    "Record": "task_bolt",
     "RouterBolt": "router_bolt",
+    "SchedulerBolt": "scheduler_bolt",
+    "SourceBolt": "source_bolt",
     "Spout": "bolt",
+    "TaskBolt": "task_bolt",
+    "TrackedBolt": "scheduler_bolt",
     "Tuple": "protocol",
 }
 

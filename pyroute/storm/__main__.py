@@ -50,6 +50,28 @@ def _participant_options(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _router_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--router", metavar="FILE", help="a router, as JSON or bytes")
+    parser.add_argument("--key", default="key", type=_names, help="field of the key, or several")
+    parser.add_argument("--target", help="component that gets the records")
+    parser.add_argument("--capacity", type=int, default=0, help="heaviest keys that are counted")
+    parser.add_argument("--store", metavar="URL", help="config store with newer routers")
+    parser.add_argument("--document", default="router", help="its name in the config store")
+
+
+def _router(options: argparse.Namespace) -> Bolt:
+    from pyroute.storm.router_bolt import RouterBolt
+
+    return RouterBolt(
+        options.router,
+        key=options.key,
+        target=options.target,
+        capacity=options.capacity,
+        config=options.store,
+        document=options.document,
+    )
+
+
 def _source_arguments(parser: argparse.ArgumentParser) -> None:
     _participant(parser)
     parser.add_argument("--id", default="id", help="field of the application's id")
@@ -165,6 +187,7 @@ def _dynamic(options: argparse.Namespace) -> Bolt:
 
 
 _KINDS: dict[str, tuple[str, Callable[[Any], None], Callable[[Any], Bolt]]] = {
+    "router": ("routes records by a table, in native code", _router_arguments, _router),
     "source": (
         "the first operator: routes a spout's records, and takes part in reconfigurations",
         _source_arguments,
@@ -204,7 +227,7 @@ def main(arguments: list[str] | None = None) -> None:
     take_stdio()
     try:
         bolt = _KINDS[options.kind][2](options)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, OSError, TypeError, ValueError) as error:
         sys.exit(f"python -m pyroute.storm {options.kind}: {error}")
     bolt.run()
 

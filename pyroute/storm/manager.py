@@ -242,7 +242,11 @@ class ManagerBolt(Bolt):
             plan = self._plan(manager)
         if plan:
             self._began = self.now()
-            self._send_all(manager.propose(plan, self.now()))
+            try:
+                self._send_all(manager.propose(plan, self.now()))
+            except ValueError as error:
+                self._began, self.decision = 0.0, f"refused: {error}"
+                self.error(self.decision)
 
     def _requested_plan(self, manager: Manager, request: Document) -> Any:
         if request.version <= self._done_request():

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from pyroute import _storm_frames as framed
 from pyroute import _storm_loop as native
 from pyroute._core import FormatError
 from pyroute.control.config_store import ConfigStore, Document
@@ -31,6 +32,9 @@ from pyroute.storm.bolt import Bolt, Context, PipeClosedError
 from pyroute.storm.protocol import Tuple
 
 _POLL: Final = 0.1
+
+FRAMES: Final = "pyroute.storm.RouterSerializer"
+"""The serializer of a RouterShellBolt (docs/storm-frames.md)."""
 
 
 class RouterBolt(Bolt):
@@ -86,7 +90,8 @@ class RouterBolt(Bolt):
         self._config, self._document = config, document
         self._news: Document | None = None
         self._news_lock = threading.Lock()
-        self._native: native.Loop | None = None
+        self._native: native.Loop | framed.FrameLoop | None = None
+        self._greeted = False
         self._slow: SpaceSaving | None = SpaceSaving(capacity) if capacity else None
 
     # For subclasses and owners ---------------------------------------------------------------
@@ -218,9 +223,21 @@ class RouterBolt(Bolt):
 
     # The loop ------------------------------------------------------------------------------
 
-    def _loop(self) -> NoReturn:
-        assert self.router is not None
-        self._native = native.Loop(
+    @property
+    def _framed(self) -> bool:
+        """Whether the other side is a RouterShellBolt: frames follow the greeting."""
+        conf = getattr(self, "conf", {})
+        return bool(conf.get("topology.multilang.serializer") == FRAMES)
+
+    def _make_native(self) -> native.Loop | framed.FrameLoop:
+        if self._framed:
+            return framed.FrameLoop(
+                self._in,
+                self._out,
+                capacity=self.capacity,
+                max_message=self._protocol.max_message,
+            )
+        return native.Loop(
             self._in,
             self._out,
             [(*source, fields) for source, fields in self._fields.items()],
@@ -230,6 +247,26 @@ class RouterBolt(Bolt):
             max_message=self._protocol.max_message,
             pipe_size=self.pipe_size,
         )
+
+    def _write_out(self) -> None:
+        if self._framed and self._buffer:
+            texts = bytes(self._buffer).split(ml.END)[:-1]
+            frames = [framed.message_frame(text) for text in texts]
+            if not self._greeted:  # the greeting has no frame
+                frames[0] = texts[0] + ml.END
+                self._greeted = True
+            self._buffer = bytearray(b"".join(frames))
+        super()._write_out()
+
+    def _loop(self) -> NoReturn:
+        assert self.router is not None
+        if self._framed and not self.router._core.one_record:
+            raise ValueError(
+                "router: expected a ring without split keys for a RouterShellBolt, got another"
+            )
+        with self._lock:
+            self._write_out()
+            self._native = self._make_native()
         self.set_router(self.router)
         self._native.push(self._protocol.take_rest())
         self._protocol.receive(b"")  # raises where a fault followed what is to be handled

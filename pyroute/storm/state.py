@@ -259,7 +259,9 @@ class Seen:
         self._index = None
         if not self._generations or now - self._generations[-1].since >= self._span:
             self._generations.append(_Generation(now))
-        self._generations[-1].add(identifier, (key, outputs), sequence)
+        generation = self._generations[-1]
+        generation.last = max(generation.last, now)
+        generation.add(identifier, (key, outputs), sequence)
 
     def set_outputs(self, identifier: str, outputs: list[Any]) -> None:
         """Remember what a record made that was added before."""
@@ -271,7 +273,7 @@ class Seen:
 
     def passed(self, source: str, low: int) -> None:
         """A source says that numbers below do not come again."""
-        if low > self.low.get(source, 0):
+        if low > self.low.get(source, -1):
             self.low[source] = low
 
     def expire(self, now: float) -> None:
@@ -312,10 +314,10 @@ class Seen:
 class _Generation:
     """Ids that came in one span of time."""
 
-    __slots__ = ("highest", "ids", "since", "unnumbered")
+    __slots__ = ("highest", "ids", "last", "since", "unnumbered")
 
     def __init__(self, since: float) -> None:
-        self.since = since
+        self.since = self.last = since
         self.ids: dict[str, tuple[int, Outputs]] = {}
         self.highest: dict[str, int] = {}
         self.unnumbered = False
@@ -332,9 +334,9 @@ class _Generation:
     def over(self, before: float, low: dict[str, int]) -> bool:
         # A source that says no low is taken by time too: else its ids would be kept for ever.
         return all(
-            number < low[source] if source in low else self.since < before
+            number < low[source] if source in low else self.last < before
             for source, number in self.highest.items()
-        ) and (not self.unnumbered or self.since < before)
+        ) and (not self.unnumbered or self.last < before)
 
 
 def identity(value: Any) -> tuple[str, tuple[str, int] | None]:
@@ -495,7 +497,7 @@ class KeyedState:
         out: list[Section] = [(b"K", _KEY.pack(key) + self._pack(key, None)) for key in self.values]
         for generation in self.seen._generations:
             entries = [(i, *entry) for i, entry in generation.ids.items()]
-            out.append((b"I", _ids(generation.since, entries)))
+            out.append((b"I", _ids(generation.last, entries)))
         out.append((b"L", json.dumps(self.seen.low).encode()))
         self._low = dict(self.seen.low)
         self._changed.clear()

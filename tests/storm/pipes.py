@@ -263,7 +263,7 @@ class Cluster:
             else:
                 break
             attempt = self.live[record] = Attempt(record, now + self.timeout)
-            low = min(self.live)
+            low = min([*self.live, *self.again])  # nothing below may come again
             values = [low if value == "LOW" else value for value in self.records[record]]
             self.deliver(1, "default", values, None, (attempt,))
             self.finish_if(attempt)

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import pyroute as pr
 from effort import effort
 from pyroute.control import ConfigStore
 from pyroute.storm.state import read_state
+from zookeeper import zookeeper  # noqa: F401 - a fixture
 
 from .pipes import Cluster, Component
 
@@ -86,8 +88,8 @@ def owners(folder):
 class Mover:
     """Asks for a tenth of the keys to move, again and again."""
 
-    def __init__(self, folder, seed):
-        self.store = ConfigStore.open(f"dir:{Path(folder) / 'store'}")
+    def __init__(self, folder, seed, url=None):
+        self.store = ConfigStore.open(url or f"dir:{Path(folder) / 'store'}", timeout=60.0)
         self.random = random.Random(seed)
         self.asked = 0
 
@@ -152,6 +154,69 @@ def test_killed_at_random_moments(tmp_path, seed):
         assert not cluster.errors, cluster.story()
         assert cluster.replays > 0
     assert counts(tmp_path) == Counter(records)
+
+
+def test_the_manager_plans(tmp_path):
+    """From measured costs to a table: the heaviest task gets lighter, counts stay exact."""
+    rng = random.Random(3)
+    records = [f"word{rng.randrange(12)}" for _ in range(60_000)]
+    mover = Mover(tmp_path, seed=3)
+    with topology(tmp_path, records, manager=["--plan-every", "0.5"]) as cluster:
+        cluster.timeout = 60.0
+        cluster.run(lambda: mover.status().get("versions", {}).get("count", 0) >= 1)
+        cluster.run(lambda: mover.done)
+        assert "count: " in mover.status()["decision"]
+        router = pr.Router.from_bytes(mover.store.get("test/split->count").value)
+        assert router.version >= 1
+        del cluster.records[cluster.next :]
+        del records[cluster.next :]
+        cluster.run(lambda: cluster.done)
+        assert cluster.replays == 0
+    assert counts(tmp_path) == Counter(records)
+    spread = Counter(owners(tmp_path).values())
+    hashed = Counter(pr.Router(pr.Ring(TASKS, salt=0)).route(sorted(set(records))).tolist())
+    assert max(spread.values()) <= max(hashed.values())
+
+
+def test_zookeeper_killed_during_a_move(tmp_path, zookeeper):  # noqa: F811
+    """Decisions in ZooKeeper: while it is away nothing is decided, records flow all the same."""
+    records = words(100_000, seed=4)
+    url = f"zk://{zookeeper.hosts}/{tmp_path.name}"
+    mover = Mover(tmp_path, seed=4, url=url)
+    options = {"conf": {"pyroute.store": url}, "manager": ["--storage", "store"]}
+    with topology(tmp_path, records, **options) as cluster:
+        cluster.timeout = 60.0
+        cluster.run(lambda: len(cluster.completed) > 200)
+        for delay in (0.0, 0.1, 0.3):
+            cluster.run(lambda: mover.done)
+            mover.ask(share=0.3)
+            steps(cluster, delay)
+            zookeeper.kill()
+            flowed = len(cluster.completed)
+            cluster.run(lambda f=flowed: len(cluster.completed) > f + 500)
+            zookeeper.start()
+            cluster.run(lambda: mover.done)
+        assert mover.status()["epoch"] >= 3
+        del cluster.records[cluster.next :]
+        del records[cluster.next :]
+        cluster.run(lambda: cluster.done)
+        assert cluster.replays == 0
+        assert cluster.deaths == 0, cluster.story()
+    mover.store.close()
+    assert counts(tmp_path) == Counter(records)
+
+
+def test_refused_requests(tmp_path):
+    """Nonsense is reported, and nothing changes."""
+    mover = Mover(tmp_path, seed=0)
+    with topology(tmp_path, words(100, 0)) as cluster:
+        for bad in ({"tables": {"nobody": []}}, {"tables": {"count": [["a", 99]]}}, [], "x"):
+            n = len(cluster.errors)
+            mover.asked = mover.store.put("test/request", bad, None)
+            cluster.run(lambda n=n: len(cluster.errors) > n)
+        cluster.run(lambda: cluster.done)
+        assert cluster.deaths == 0, cluster.story()
+    assert mover.status()["epoch"] == 0
 
 
 def steps(cluster, seconds):

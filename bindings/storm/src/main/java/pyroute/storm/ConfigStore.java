@@ -26,7 +26,7 @@ import org.apache.storm.shade.org.apache.zookeeper.data.Stat;
  * <p>For one thread.
  */
 abstract class ConfigStore implements Closeable {
-    static final int HEADER = 52;
+    static final int HEADER = 48;
     private static final int MAGIC = 0x50594346; // PYCF
     private static final int COVERED = 24;
     private static final long LONGEST = 1 << 30;

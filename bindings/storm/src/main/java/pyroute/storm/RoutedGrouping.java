@@ -16,9 +16,9 @@ import org.slf4j.LoggerFactory;
 /**
  * Sends each tuple where a {@code pr.Router} sends its key, with no child process: ring and table are in the JVM.
  *
- * <p>Task t of the router is the t-th task of the consumer, ids ascending. With a store the router is replaced whenever
- * a new version of the document appears; a router that names more tasks than there are, or that cannot be read, is
- * logged and the last good one stays.
+ * <p>The i-th task of the router, ascending, is the i-th task of the consumer by Storm's ids, as in {@code RouterBolt}. With a store the router is replaced whenever
+ * a new version of the document appears; a router of another number of
+ * tasks, of a lower version, or that cannot be read, is logged and the last good one stays.
  *
  * <p><b>For stateless or mergeable consumers only.</b> A grouping cannot send markers, and the executors of a component
  * take up a new table at different moments, so for a while a key may have two owners. A consumer that keeps state by key
@@ -129,7 +129,8 @@ public final class RoutedGrouping implements CustomStreamGrouping {
         if (router != null) {
             take(Router.fromBytes(router));
             if (routes == null) {
-                throw new IllegalArgumentException("router: expected tasks 0 to " + (targets.size() - 1) + ", got more");
+                throw new IllegalArgumentException(
+                        "router: expected " + targets.size() + " tasks, got " + Router.fromBytes(router).tasks().length);
             }
             return;
         }
@@ -153,13 +154,21 @@ public final class RoutedGrouping implements CustomStreamGrouping {
 
     private void take(Router next) {
         Routes before = routes;
-        if (next.highestTask() >= targets.size()) {
-            LOG.warn("{}: expected tasks 0 to {}, got task {}; {}", next, targets.size() - 1, next.highestTask(),
+        int[] tasks = next.tasks();
+        if (tasks.length != targets.size()) {
+            LOG.warn("{}: expected {} tasks; {}", next, targets.size(),
                     before == null ? "no router is in force" : before.router + " stays in force");
             return;
         }
+        if (before != null && next.version() < before.router.version()) {
+            LOG.warn("{}: expected a higher version; {} stays in force", next, before.router);
+            return;
+        }
         @SuppressWarnings({"unchecked", "rawtypes"})
-        List<Integer>[] byTask = targets.toArray(new List[0]);
+        List<Integer>[] byTask = new List[tasks[tasks.length - 1] + 1];
+        for (int i = 0; i < tasks.length; ++i) {
+            byTask[tasks[i]] = targets.get(i);
+        }
         routes = new Routes(next, byTask);
         if (before != null) {
             LOG.info("{} takes the place of {}", next, before.router);

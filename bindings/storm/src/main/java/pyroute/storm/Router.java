@@ -241,11 +241,6 @@ public final class Router {
         return tasks.clone();
     }
 
-    /** The highest task id. */
-    int highestTask() {
-        return tasks[tasks.length - 1];
-    }
-
     @Override
     public String toString() {
         return "Router(" + tasks.length + " tasks, " + tabled + " tabled, " + splitTasks.length + " split, version " + version + ")";

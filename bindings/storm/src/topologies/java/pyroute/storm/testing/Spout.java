@@ -1,0 +1,163 @@
+package pyroute.storm.testing;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.Paths;
+import java.nio.file.StandardCopyOption;
+import java.util.ArrayDeque;
+import java.util.Arrays;
+import java.util.Map;
+import java.util.TreeSet;
+import java.util.concurrent.atomic.LongAdder;
+import org.apache.storm.spout.SpoutOutputCollector;
+import org.apache.storm.task.TopologyContext;
+import org.apache.storm.topology.OutputFieldsDeclarer;
+import org.apache.storm.topology.base.BaseRichSpout;
+import org.apache.storm.tuple.Fields;
+import org.apache.storm.tuple.Values;
+
+/**
+ * Records (sequence, key, padding), each with its sequence as its id; what fails is sent again. Task i of n sends the sequences i,
+ * i + n, and so on. With a folder it remembers how far everything was acked, and starts there again.
+ */
+final class Spout extends BaseRichSpout {
+    private static final long serialVersionUID = 1L;
+
+    private final String id;
+    private final long records;
+    private final double rate;
+    private final int keys;
+    private final String type;
+    private final String padding;
+    private final String folder;
+
+    private transient SpoutOutputCollector collector;
+    private transient LongAdder emitted;
+    private transient LongAdder acked;
+    private transient LongAdder failed;
+    private transient ArrayDeque<Long> again;
+    private transient TreeSet<Long> open;
+    private transient long next;
+    private transient int step;
+    private transient int index;
+    private transient long started;
+    private transient long sent;
+    private transient long savedAt;
+
+    Spout(Map<String, Object> given) {
+        id = (String) given.get("id");
+        records = ((Number) given.getOrDefault("records", Long.MAX_VALUE)).longValue();
+        rate = ((Number) given.getOrDefault("rate", 0)).doubleValue();
+        keys = ((Number) given.getOrDefault("keys", 1000)).intValue();
+        type = (String) given.getOrDefault("type", "text");
+        char[] fill = new char[((Number) given.getOrDefault("padding", 20)).intValue()];
+        Arrays.fill(fill, 'x');
+        padding = new String(fill);
+        folder = (String) given.get("folder");
+    }
+
+    /** The key of a sequence: the same in every run, and in bench/storm/workload.py. */
+    static Object key(long sequence, int keys, String type) {
+        long mixed = sequence * 0x9E3779B97F4A7C15L;
+        mixed ^= mixed >>> 32;
+        long number = Math.floorMod(mixed, (long) keys);
+        switch (type) {
+            case "text":
+                return "key-" + number;
+            case "long":
+                return number;
+            case "int":
+                return (int) number;
+            case "mixed":
+                return new Object[] {"k\u00e9y/" + number, number, (int) number, number % 2 == 0, null}[(int) (number % 5)];
+            default:
+                throw new IllegalArgumentException("type: expected text, long, int or mixed, got " + type);
+        }
+    }
+
+    @Override
+    public void open(Map<String, Object> conf, TopologyContext context, SpoutOutputCollector collector) {
+        this.collector = collector;
+        emitted = Counters.of(id + ".emitted");
+        acked = Counters.of(id + ".acked");
+        failed = Counters.of(id + ".failed");
+        again = new ArrayDeque<>();
+        open = new TreeSet<>();
+        index = context.getThisTaskIndex();
+        step = context.getComponentTasks(id).size();
+        next = index;
+        if (folder != null) {
+            try {
+                Path path = state();
+                if (Files.exists(path)) {
+                    next = Long.parseLong(new String(Files.readAllBytes(path), StandardCharsets.UTF_8).split(" ")[0]);
+                }
+            } catch (IOException error) {
+                throw new IllegalStateException(error);
+            }
+        }
+        started = System.nanoTime();
+    }
+
+    private Path state() {
+        return Paths.get(folder, id + "-" + index);
+    }
+
+    @Override
+    public void nextTuple() {
+        save();
+        Long sequence = again.poll();
+        if (sequence == null) {
+            if (next >= records || rate > 0 && sent > (System.nanoTime() - started) * 1e-9 * rate) {
+                return;
+            }
+            sequence = next;
+            next += step;
+            ++sent;
+        }
+        if (folder != null) {
+            open.add(sequence);
+        }
+        emitted.increment();
+        collector.emit(new Values(sequence, key(sequence, keys, type), padding), sequence);
+    }
+
+    @Override
+    public void ack(Object sequence) {
+        acked.increment();
+        if (folder != null) {
+            open.remove(sequence);
+        }
+    }
+
+    @Override
+    public void fail(Object sequence) {
+        failed.increment();
+        again.add((Long) sequence);
+    }
+
+    /** The lowest sequence that is not acked, and whether all are. */
+    private void save() {
+        long now = System.nanoTime();
+        if (folder == null || now - savedAt < 50_000_000L) {
+            return;
+        }
+        savedAt = now;
+        long lowest = open.isEmpty() ? next : open.first();
+        String text = lowest + " " + (lowest >= records ? "done" : "open") + " " + emitted.sum() + " " + failed.sum();
+        try {
+            Path fresh = Paths.get(folder, ".new-" + id + "-" + index);
+            Files.write(fresh, text.getBytes(StandardCharsets.UTF_8));
+            Files.move(fresh, state(), StandardCopyOption.REPLACE_EXISTING, StandardCopyOption.ATOMIC_MOVE);
+        } catch (IOException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    @Override
+    public void declareOutputFields(OutputFieldsDeclarer declarer) {
+        declarer.declare(new Fields("sequence", "key", "padding"));
+    }
+}
