@@ -65,7 +65,9 @@ def postgres() -> Iterator[str]:
                 timeout=180,
             )
 
-        call(tools / "initdb", "-D", data, "-U", "pyroute", "-A", "trust", "-E", "UTF8", "--no-sync")
+        call(
+            tools / "initdb", "-D", data, "-U", "pyroute", "-A", "trust", "-E", "UTF8", "--no-sync"
+        )
         options = f"-p {port} -c listen_addresses=127.0.0.1 -k {folder} -c fsync=off"
         call(tools / "pg_ctl", "-D", data, "-l", log, "-w", "-t", "120", "-o", options, "start")
         try:

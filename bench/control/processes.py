@@ -23,11 +23,9 @@ import contextlib
 import json
 import math
 import os
-import random
 import selectors
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -42,12 +40,12 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from bench.control.worker import DONE, RECORD
 from pyroute.control import ConfigStore, SplitRatio, edge_name
 from pyroute.control import policies as p
 from pyroute.control.configurable import attach
 
-RECORD = struct.Struct("<qd")  # number, when it was due
-DONE = struct.Struct("<qdd")  # number, seconds it took, CPU seconds
+SCRIPT = Path(__file__).with_name("worker.py")
 NOTHING = -1
 LATEST = 32  # records that the time of a record is the mean of
 REPORT = 0.2  # seconds between two reports to the hook
@@ -77,64 +75,11 @@ class Setup:
         return self.start + self.length
 
 
-# A worker --------------------------------------------------------------------------------------
-
-
-def serve(channel: socket.socket, wait: float, work: float, steps: bool) -> None:
-    """Take records until the channel ends; acknowledge each when it is done.
-
-    `steps`: wait in short ones, or a worker that is stopped meanwhile would not be slowed by it.
-    """
-    pending = b""
-    while True:
-        data = channel.recv(65536)
-        if not data:
-            return
-        pending += data
-        whole = len(pending) // RECORD.size * RECORD.size
-        for number, _ in RECORD.iter_unpack(pending[:whole]):
-            begun, cpu = time.monotonic(), time.thread_time()
-            (_wait if steps else time.sleep)(wait)
-            _work(work)
-            took = time.monotonic() - begun
-            channel.sendall(DONE.pack(number, took, time.thread_time() - cpu))
-        pending = pending[whole:]
-
-
-def _wait(seconds: float) -> None:
-    step = 0.0005
-    for _ in range(max(1, round(seconds / step))):
-        time.sleep(step - 0.00007)  # what a sleep takes beyond what was asked for, about
-
-
-def _work(seconds: float) -> None:
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        for value in range(40):
-            math.sqrt(value)
-
-
-def _fork(body: Callable[[], None]) -> int:
-    """A child that does this and ends; its process id."""
-    sys.stdout.flush()
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        body()
-        code = 0
-    finally:
-        os._exit(code)
-
-
 @dataclass
 class Worker:
     """One worker as the source sees it."""
 
-    pid: int
+    process: "subprocess.Popen[bytes]"
     channel: socket.socket
     unsent: bytearray = field(default_factory=bytearray)
     partial: bytes = b""
@@ -142,6 +87,10 @@ class Worker:
     done: deque[tuple[float, float]] = field(default_factory=deque)
     backlog: int = 0
     since: float = 0.0
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
 
     def report(self, task: int, now: float, period: float) -> dict[str, object]:
         """What a hook tells of the last period."""
@@ -163,13 +112,18 @@ class Worker:
         }
 
 
+def _spawn(*words: object, keep: int | None = None) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-S", "-E", str(SCRIPT), *map(str, words)]
+    return subprocess.Popen(command, pass_fds=() if keep is None else (keep,))
+
+
 class Pool:
     """Workers, and the first of them under a hog when it is asked for."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self.workers: list[Worker] = []
-        self._hogs: list[int] = []
+        self._hogs: list[subprocess.Popen[bytes]] = []
         self._stopper: threading.Thread | None = None
         self._still = threading.Event()
         cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -192,45 +146,28 @@ class Pool:
         return self
 
     def _start(self, number: int) -> None:
+        setup = self.setup
         ours, theirs = socket.socketpair()
-        before = [worker.channel for worker in self.workers]
-
-        def body() -> None:
-            ours.close()
-            for channel in before:  # or no worker would ever see the end of its channel
-                channel.close()
-            if self.setup.hog == "cpu" and number == 0:
-                os.sched_setaffinity(0, self._victim)
-            if not self._may_raise:
-                os.nice(self.setup.nice)
-            serve(theirs, self.setup.wait, self.setup.work, self.setup.hog == "stop")
-
-        pid = _fork(body)
-        theirs.close()
+        with theirs:
+            pinned = setup.hog == "cpu" and number == 0
+            process = _spawn(
+                "serve", theirs.fileno(), setup.wait, setup.work, int(setup.hog == "stop"),
+                0 if self._may_raise else setup.nice, min(self._victim) if pinned else -1,
+                keep=theirs.fileno(),
+            )  # fmt: skip
         ours.setblocking(False)
-        self.workers.append(Worker(pid, ours))
+        self.workers.append(Worker(process, ours))
 
     def hog(self) -> None:
         """Begin to slow the first worker down."""
         if self.setup.hog == "cpu":
-            channels = [worker.channel for worker in self.workers]
+            nice = -self.setup.nice if self._may_raise else 0
             for number in range(self.setup.hogs):
-
-                def body(number: int = number) -> None:
-                    for channel in channels:
-                        channel.close()
-                    os.sched_setaffinity(0, self._victim)
-                    if self._may_raise:
-                        os.nice(-self.setup.nice)
-                    draw = random.Random(number).random
-                    while True:
-                        math.sqrt(draw())
-
-                self._hogs.append(_fork(body))
+                self._hogs.append(_spawn("hog", number, nice, min(self._victim)))
             return
         self._still.clear()
         pid = self.workers[0].pid
-        run, rest = 0.004, 0.004 * (self.setup.slow - 1)
+        run, rest = 0.02, 0.02 * (self.setup.slow - 1)
 
         def work() -> None:
             while not self._still.is_set():
@@ -244,9 +181,9 @@ class Pool:
 
     def calm(self) -> None:
         """The hog ends."""
-        for pid in self._hogs:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+        for process in self._hogs:
+            process.kill()
+            process.wait()
         self._hogs = []
         if self._stopper is not None:
             self._still.set()
@@ -257,10 +194,8 @@ class Pool:
         self.calm()
         for worker in self.workers:
             worker.channel.close()
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(worker.pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(worker.pid, 0)
+            worker.process.kill()
+            worker.process.wait()
         self.workers = []
         if self.setup.hog == "cpu":
             os.sched_setaffinity(0, self._before)

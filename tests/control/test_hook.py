@@ -84,7 +84,10 @@ def test_over_loopback():
 
 
 def test_port_in_use():
-    with Hook.storm() as hook, pytest.raises(OSError, match=rf"port: expected a free one, got {hook.port}"):
+    with (
+        Hook.storm() as hook,
+        pytest.raises(OSError, match=rf"port: expected a free one, got {hook.port}"),
+    ):
         Hook.storm(hook.port)
     with pytest.raises(ValueError, match=r"^port: expected"):
         Hook.storm(70000)

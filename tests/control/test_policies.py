@@ -218,7 +218,7 @@ def test_back_to_even_exactly():
     turns.turn(seen(0.005, 0.005, 0.005, 0.02))
     for _ in range(5):
         turns.turn(seen(0.005, 0.0051, 0.0049, 0.0058))
-    assert len(set(map(lambda share: round(share, 12), turns.ratio.values()))) == 1
+    assert len({round(share, 12) for share in turns.ratio.values()}) == 1
 
 
 def gone(silent):

@@ -29,7 +29,9 @@ def sample(time, host="h1", worker="w1", **features):
 
 
 def test_reads_what_was_written(store):
-    assert store.write([sample(1.0, a=1.5, b=math.nan), sample(2.0, a=2.5, c=7)], received=10.0) == 2
+    assert (
+        store.write([sample(1.0, a=1.5, b=math.nan), sample(2.0, a=2.5, c=7)], received=10.0) == 2
+    )
     table = store.read(0.0, 20.0)
     assert table.column_names == ["time", "sent", "received", "host", "worker", "a", "b", "c"]
     assert table["a"].to_pylist() == [1.5, 2.5]
@@ -110,7 +112,9 @@ def test_decisions_and_events(store):
 def test_many_threads(store):
     def write(worker):
         for when in range(20):
-            store.write([sample(when, worker=f"w{worker}", a=when, **{f"f{worker}": 1})], received=1.0)
+            store.write(
+                [sample(when, worker=f"w{worker}", a=when, **{f"f{worker}": 1})], received=1.0
+            )
 
     threads = [threading.Thread(target=write, args=(worker,)) for worker in range(4)]
     for thread in threads:
@@ -168,9 +172,9 @@ def test_damaged_in_use(tmp_path):
     with (tmp_path / "x.db").open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * (size - 4096))
-    with pytest.raises(StoreError):  # at the latest when it is read
-        with Store.open(tmp_path / "x.db") as store:
-            store.read(0.0, 1e9)
+    # At the latest when it is read.
+    with pytest.raises(StoreError), Store.open(tmp_path / "x.db") as store:
+        store.read(0.0, 1e9)
 
 
 def test_other_schema(tmp_path):
