@@ -160,7 +160,7 @@ def types(run: Run) -> None:
 
 def unit(run: Run) -> None:
     """All tests; those of the kernels also on the portable path; the examples of the docstrings."""
-    others = ["--ignore=tests/spark", "--ignore=tests/protocol"]
+    others = ["--ignore=tests/spark", "--ignore=tests/protocol", "--ignore=tests/control"]
     run.pytest("tests", *others)
     run.pytest("-m", "kernel", "tests", *others, PYROUTE_SIMD="portable")
     run.pytest("--doctest-modules", "--doctest-ignore-import-errors", "pyroute", may_be_empty=True)
@@ -169,6 +169,11 @@ def unit(run: Run) -> None:
 def protocol(run: Run) -> None:
     """Reconfiguration: schedules with faults, mutants, all interleavings, kill -9 over TCP."""
     run.pytest("tests/protocol")
+
+
+def control(run: Run) -> None:
+    """The config store, on a real directory and a real ZooKeeper, and what steers pipelines."""
+    run.pytest("tests/control")
 
 
 def spark(run: Run) -> None:
@@ -192,7 +197,7 @@ def sanitize(run: Run) -> None:
     shutil.copy(ROOT / "pyproject.toml", lib)
     run.pytest(
         *("-m", "kernel", "-p", "no:cacheprovider", "tests"),
-        *("--ignore=tests/spark", "--ignore=tests/protocol"),
+        *("--ignore=tests/spark", "--ignore=tests/protocol", "--ignore=tests/control"),
         cwd=lib,
         PYTHONPATH=str(lib),
         PYTHONMALLOC="malloc",
@@ -266,6 +271,7 @@ PARTS = [
     Part(types, 90),
     Part(unit, 240),
     Part(protocol, 240),
+    Part(control, 240),
     Part(spark, 600),
     Part(sanitize, 240),
     Part(sdist, 240),
