@@ -18,6 +18,7 @@ void bind_plan(py::module_& m);
 void bind_key_group(py::module_& m);
 void bind_colocate(py::module_& m);
 void bind_posg(py::module_& m);
+void bind_gru(py::module_& m);
 }  // namespace pyroute
 
 PYBIND11_MODULE(_core, m) {
@@ -47,4 +48,5 @@ PYBIND11_MODULE(_core, m) {
   bind_key_group(m);
   bind_colocate(m);
   bind_posg(m);
+  bind_gru(m);
 }

@@ -32,6 +32,7 @@ enum class Kernel : std::uint8_t {
   report = 12,
   tracker = 13,
   scheduler = 14,
+  gru = 20,
 };
 
 class Writer {
