@@ -65,6 +65,7 @@ papers: build .venv/installed-bench
 	@$(BIN)/python -m bench.papers.caneill --write
 	@$(BIN)/python -m bench.papers.fang
 	@$(BIN)/python -m bench.papers.rivetti --write
+	@$(BIN)/python -m bench.papers.predictive --write
 
 sanitize: build
 	@$(PYTHON) tests/run.py sanitize

@@ -21,6 +21,7 @@ import pytest
 
 import pyroute as pr
 from effort import effort
+from pyroute.control import Predictor
 from reference.keys import hash_bytes
 
 pytestmark = pytest.mark.kernel
@@ -95,6 +96,15 @@ def scheduler(mode: str, records: int, **options: Any) -> pr.posg.Scheduler:
     return made
 
 
+def predictor(count: int, scales: int, **sizes: Any) -> Predictor:
+    return Predictor.make(
+        {"step": 0.5, "low": -4.0, "high": 4.0, **sizes},
+        names=["cpu", "rate", "naïve"][: sizes.get("machine", 0) + sizes.get("features", 1)],
+        scales=[(n % 2 == 0, 1.0 + n, -0.5 * n, 2.0) for n in range(scales)],
+        weights=np.arange(count) % 7 / 8 - 0.25,
+    )
+
+
 EXAMPLES: dict[str, Callable[[], Any]] = {
     "space_saving": lambda: space_saving(np.arange(60) ** 2 % 17, np.arange(60) % 5),
     "space_saving_empty": lambda: pr.SpaceSaving(1),
@@ -129,6 +139,15 @@ EXAMPLES: dict[str, Callable[[], Any]] = {
     "scheduler_posg": lambda: scheduler("posg", 40),
     "scheduler_pooled": lambda: scheduler("pooled", 40),
     "scheduler_quiet": lambda: scheduler("pooled", 9, prompt=False),
+    "predictor": lambda: predictor(
+        52, 2, window=3, machine=1, layers2=1, hidden2=1, skip=True, relative=True, members=2
+    ),
+    "predictor_flat": lambda: predictor(
+        19, 3, window=2, machine=1, workers=2, layers1=1, hidden1=1, width=2, residual=False
+    ),
+    "predictor_tiers": lambda: predictor(
+        42, 2, workers=2, layers1=1, hidden1=1, width=1, layers2=1, hidden2=1, shared=False
+    ),
     "router": lambda: pr.Router(ring(), {10: 4, 11: 1, -5: 4}, version=12),
     "router_splits": lambda: pr.Router(ring(), {"a": 4, "b": 1}, {"c": [4, 1], "d": [1]}),
     "router_engine": lambda: pr.Router(pr.KafkaHash(3), {"a": 0}),
@@ -200,6 +219,13 @@ def assert_named_by_id(snapshot: pr.Snapshot) -> None:
     assert snapshot.values == ids or pr.keys(snapshot.values).ids.tolist() == ids
 
 
+def forecast(model: Predictor) -> Any:
+    workers = 1 if model.elastic else model.workers
+    return model.predict(
+        np.ones((model.window, len(model.machine) + workers * len(model.features)))
+    )
+
+
 ATTEMPTS: dict[str, list[Callable[[Any], object]]] = {
     "SpaceSaving": [
         assert_named_by_count,
@@ -263,6 +289,7 @@ ATTEMPTS: dict[str, list[Callable[[Any], object]]] = {
         lambda scheduler: (scheduler.finishes, scheduler.speeds, scheduler.requests),
         lambda scheduler: scheduler.schedule([1, 2, 3] * 9, 1e308),
     ],
+    "Predictor": [forecast, lambda model: (model.target, model.step, model.sizes)],
     "SparkHash": [lambda home: home.homes([1, 2])],
     "StormHash": [lambda home: home.homes(["a", "b"])],
     "KafkaHash": [lambda home: home.homes([b"a", b"b"])],

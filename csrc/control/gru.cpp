@@ -154,6 +154,26 @@ std::size_t GruShape::weights() const {
   return out;
 }
 
+namespace {
+// Whether bytes are UTF-8 as Unicode defines it: shortest forms, no surrogates, at most U+10FFFF.
+bool is_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const auto byte = [&text](std::size_t at) { return static_cast<unsigned char>(text[at]); };
+    const unsigned first = byte(i);
+    const std::size_t more = first < 0x80 ? 0 : first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
+    if ((first >= 0x80 && first < 0xc2) || first > 0xf4 || text.size() - i <= more) return false;
+    for (std::size_t k = 1; k <= more; ++k)
+      if ((byte(i + k) & 0xc0U) != 0x80U) return false;
+    const unsigned second = more > 0 ? byte(i + 1) : 0;
+    if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
+        (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f))
+      return false;
+    i += more + 1;
+  }
+  return true;
+}
+}  // namespace
+
 struct GruModel::Scratch {
   std::vector<float> ready;   // window x columns: scaled
   std::vector<double> last;   // per worker: the target's last value, after the log, not clipped
@@ -178,6 +198,8 @@ GruModel::GruModel(const GruShape& shape, std::vector<std::string> names,
   if (weights_.size() != shape_.members * shape_.weights())
     throw wrong("weights", std::to_string(shape_.members * shape_.weights()),
                 std::to_string(weights_.size()));
+  for (const std::string& name : names_)
+    if (!is_utf8(name)) throw wrong("names", "UTF-8", "other bytes");
   for (const GruScale& s : scales_)
     if (!std::isfinite(s.offset) || !std::isfinite(s.unit) || !std::isfinite(s.scale) ||
         s.unit <= 0 || s.scale <= 0)

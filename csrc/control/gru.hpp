@@ -27,9 +27,9 @@
 // An `elastic` model (no tier 1, shared) has one scale per feature and takes any number of workers;
 // others have one scale per column.
 //
-// Guarantees, each a test of that name in tests/control/test_predictor.py:
-//   matches_reference  equal to plain NumPy in float64 within 1e-5 of the target's scale
-//   matches_jax        equal to the network that was trained, within 1e-5 of the same
+// Guarantees, each a test of that name in tests/test_gru.py:
+//   matches_reference  equal to plain NumPy in float64 within 1e-5 of the target's scale (and to
+//                      the network in JAX that was trained: tests/control/test_predictor.py)
 //   paths_agree        SIMD paths differ by rounding alone (fused multiply-add rounds once): 2e-6
 //   missing_is_filled  one worker's missing values leave the others' forecasts finite
 //   any_workers        an elastic model forecasts each worker as if it were alone

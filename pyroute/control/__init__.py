@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyroute.control import policies
+    from pyroute.control import policies, train
     from pyroute.control.backtest import Backtest
     from pyroute.control.config_store import (
         ConfigStore,
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyroute.control.hook import Hook
     from pyroute.control.loop import Loop, Status
     from pyroute.control.monitor import Monitor
+    from pyroute.control.predictor import Predictor
     from pyroute.control.store import Store, StoreError
 
 _NAMES = {
@@ -55,6 +56,7 @@ __all__ = [
     "Loop",
     "MalformedError",
     "Monitor",
+    "Predictor",
     "SplitRatio",
     "StaleVersionError",
     "Status",
@@ -63,6 +65,7 @@ __all__ = [
     "Watch",
     "edge_name",
     "policies",
+    "train",
 ]
 
 

@@ -120,7 +120,7 @@ def control(
             sources,
             config=None if dry_run else documents,
             store=kept,
-            policy=policies.make(policy, horizon=max(1.0, period)),
+            policy=policies.make(policy, horizon=max(60.0 / changes, period)),
             guard=policies.Guard(
                 period=period, changes_per_minute=changes, min_healthy=min_healthy
             ),

@@ -425,7 +425,7 @@ class Loop:
         said = None
         if self.model is not None:
             try:
-                said = np.asarray(self.model.predict(self.history()), np.float64)
+                said = _ask(self.model, self.history())
                 if said.shape != actual.shape:
                     raise ValueError(
                         f"forecast: expected {actual.size} numbers, got shape {said.shape}"
@@ -617,19 +617,38 @@ class Loop:
         return out
 
 
+_TIMES = ("service_ms", "queue_ms")
 _WATCHED = ("service_ms", "backlog", "queue_ms", "records_per_s")
 
 
 def _replayed(model: Model, history: History) -> tuple[Floats, Floats, Floats]:
     """What a model would have said of each remembered period, what came, and what was before."""
     rows = range(1, len(history.target))
-    said = [np.asarray(model.predict(history.until(row)), np.float64) for row in rows]
+    said = [_ask(model, history.until(row)) for row in rows]
     width = len(history.workers)
     return (
         np.array(said).reshape(len(said), width),
         history.target[1:],
         history.target[:-1],
     )
+
+
+def _ask(model: Model, history: History) -> Floats:
+    """What a model says, in seconds per record.
+
+    One that names its target, as `pyroute.control.Predictor` does, gets that one to look at and
+    answers in its unit.
+    """
+    target = getattr(model, "target", None)
+    if not isinstance(target, str):
+        return np.asarray(model.predict(history), np.float64)
+    if target not in _TIMES:
+        raise ValueError(f"model: expected one of {', '.join(_TIMES)} as its target, got {target}")
+    own = history.features.get(target)
+    if own is None:
+        raise ValueError(f"model: expected {target} to be measured, got nothing")
+    seen = History(history.workers, own, history.features, history.machines)
+    return np.asarray(model.predict(seen), np.float64) / 1000.0
 
 
 def _load(path: Path) -> Model:

@@ -323,13 +323,17 @@ class WaterFilling:
 
     Worker i has b_i records waiting and takes s_i seconds for each. Of the records of the next
     `horizon` seconds it gets max(0, level / s_i - b_i), where the level makes the sum right.
-    A backlog of less than `small` of the horizon is none.
+    A backlog of less than `small` seconds is none. The horizon is how long a ratio may have to
+    last: where changes are bounded it is seconds, or the worker that is empty now would drown
+    before the next change. For the same reason nobody gets more than `most` times what its speed
+    alone would give it.
     """
 
-    horizon: float = 1.0
+    horizon: float = 5.0
     differs: float = 0.5
     alike: float = 0.25
     small: float = 0.15
+    most: float = 1.5
     hopeless: float = 20.0
 
     def __call__(
@@ -344,10 +348,13 @@ class WaterFilling:
         for name, value in seconds.items():
             backlog = statistics.workers[name].backlog
             work = backlog * value if math.isfinite(backlog) else 0.0
-            waiting[name] = 0.0 if work < self.small * self.horizon else backlog
+            waiting[name] = 0.0 if work < self.small else backlog
         usable = {name: value for name, value in seconds.items() if name not in sick}
         amount = max(statistics.rate * self.horizon, 1.0)
-        shares = dict.fromkeys(seconds, 0.0) | fill(usable, waiting, amount)
+        by_speed = normalised({name: 1.0 / value for name, value in usable.items()})
+        filled = normalised(fill(usable, waiting, amount)) if usable else {}
+        shares = dict.fromkeys(seconds, 0.0)
+        shares |= _capped(filled, {n: self.most * by_speed[n] for n in usable})
         return replace(_with_unknown(shares, statistics, ratio), sick=sick, reason=_speeds(seconds))
 
 
@@ -368,6 +375,17 @@ def fill(
         level = (amount + backlog) / speed
     gets = {name: max(0.0, level / seconds[name] - waiting[name]) for name in used}
     return dict.fromkeys(seconds, 0.0) | gets
+
+
+def _capped(shares: Mapping[str, float], most: Mapping[str, float]) -> dict[str, float]:
+    """Nobody gets more than its most; what is over goes where there is room."""
+    out = {name: min(share, most[name]) for name, share in shares.items()}
+    over = 1.0 - math.fsum(out.values())
+    room = {name: most[name] - out[name] for name in out}
+    total = math.fsum(room.values())
+    if over <= 0 or not total > 0:
+        return out
+    return {name: share + over * room[name] / total for name, share in out.items()}
 
 
 def _hopeless(seconds: Mapping[str, float], factor: float) -> frozenset[str]:
@@ -566,7 +584,8 @@ class Guard:
         moved = max((abs(target[name] - ratio[name]) for name in target), default=0.0)
         # Back to even is worth a change however small, or shares would rest beside it.
         settles = moved > 1e-9 and max(target.values()) - min(target.values()) < 1e-9
-        tried = any(target[name] > 0 and not ratio[name] > 0 for name in target)
+        # A trial begins or ends, however little it gets.
+        tried = any((target[name] > 0) != (ratio[name] > 0) for name in target)
         if moved < band and not settles and not tried:
             return memory, Decision(ratio, False, (*reasons, *notes))
         urgent = any(target[name] < 0.5 * ratio[name] for name in target)
@@ -574,7 +593,7 @@ class Guard:
             notes.append("waits for a second opinion")
             return memory, Decision(ratio, False, (*reasons, *notes))
         if self.changes_per_minute is not None:
-            allowed = self._allowed(self.changes_per_minute, urgent, settles)
+            allowed = self._allowed(self.changes_per_minute, urgent, settles or tried)
             if len(recent) >= allowed:
                 notes.append(f"{len(recent)} changes in the last minute: waits")
                 return memory, Decision(ratio, False, (*reasons, *notes))
@@ -585,11 +604,11 @@ class Guard:
         return memory, Decision(target, True, (*reasons, *notes, *held))
 
     @staticmethod
-    def _allowed(most: int, urgent: bool, settles: bool) -> int:
-        """Half for refinements, one less than all for the way back to even, all to lower."""
+    def _allowed(most: int, urgent: bool, back: bool) -> int:
+        """Half for refinements, one less than all for trials and the way back, all to lower."""
         if urgent:
             return most
-        return max(1, most - 1) if settles else max(1, most // 2)
+        return max(1, most - 1) if back else max(1, most // 2)
 
     def _bans(
         self,

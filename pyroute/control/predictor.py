@@ -122,14 +122,39 @@ class Predictor(Kernel):
         Parameters
         ----------
         window
-            `window` rows of `len(machine) + workers * len(features)` numbers.
+            `window` rows of `len(machine) + workers * len(features)` numbers; or the history of a
+            control loop, from which columns are taken by name (see `window_of`).
 
         Returns
         -------
         numpy.ndarray
             One number per worker; NaN for one whose target is missing in the whole window.
         """
+        if hasattr(window, "machines"):
+            window = self.window_of(window)
         return self._core.predict(window)
+
+    def window_of(self, history: Any) -> npt.NDArray[np.float64]:
+        """The window at the end of a control loop's history.
+
+        `history` has `target` (steps, workers), and by name `features` (steps, workers) and
+        `machines` (steps,). Columns it does not have and steps before its first one are missing.
+        """
+        target = np.asarray(history.target, np.float64)
+        steps, workers = target.shape
+        rows = min(steps, self.window)
+        machine, features = self.machine, self.features
+        out = np.full((self.window, len(machine) + workers * len(features)), np.nan)
+        last = out[self.window - rows :]  # a view
+        for i, name in enumerate(machine):
+            if name in history.machines:
+                last[:, i] = np.asarray(history.machines[name], np.float64)[steps - rows :]
+        for i, name in enumerate(features):
+            values = target if i == 0 else history.features.get(name)
+            if values is not None:
+                column = np.asarray(values, np.float64)[steps - rows :]
+                last[:, len(machine) + i :: len(features)] = column
+        return out
 
     @property
     def window(self) -> int:

@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyroute.control.train.fitting import Config, Model, Progress, fit
-    from pyroute.control.train.frame import Frame, read
+    from pyroute.control.train.frame import Frame, from_store, read
     from pyroute.control.train.network import Network, Shape, forward
     from pyroute.control.train.table import compare
 
 _MODULES = {
     "Config": "fitting",
-    "Model": "fitting",
-    "Progress": "fitting",
-    "fit": "fitting",
     "Frame": "frame",
-    "read": "frame",
+    "Model": "fitting",
     "Network": "network",
+    "Progress": "fitting",
     "Shape": "network",
-    "forward": "network",
     "compare": "table",
+    "fit": "fitting",
+    "forward": "network",
+    "from_store": "frame",
+    "read": "frame",
 }
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "compare",
     "fit",
     "forward",
+    "from_store",
     "read",
 ]
 

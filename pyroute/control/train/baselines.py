@@ -195,8 +195,8 @@ class BoostingPlus:
 class Arima:
     """ARIMA of statsmodels; the order is chosen by AIC on the first worker, on the latest rows."""
 
-    ORDERS = ((1, 0, 1), (2, 0, 2), (1, 1, 1), (2, 1, 2))
-    MOST = 1000
+    ORDERS = ((2, 0, 1), (2, 1, 1))
+    MOST = 600
 
     def __init__(self, frame: Frame, lags: int) -> None:  # noqa: ARG002
         values = filled(frame.target)[-self.MOST :]

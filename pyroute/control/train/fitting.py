@@ -46,8 +46,11 @@ class Config:
     validation
         Share of the rows that early stopping looks at and training does not.
     order
-        Where these rows are: "last", the latest ones; "rotate", another block for every member,
-        the latest one first; "random", drawn at random as in the paper, which leaks across time.
+        Where these rows are: "last", the latest ones; "spread", ten blocks spread over all rows,
+        others for every member; "random", drawn at random as in the paper, which leaks across
+        time. Of a block, windows that reach into it are not trained on.
+    refit
+        Train again on all rows, for as many steps as were best: the latest rows count too.
     rate, batch, decay, average
         Of the optimiser (AdamW, cosine decay): learning rate, samples of a step, decay of weights,
         and of the running mean of weights that is kept.
@@ -73,7 +76,8 @@ class Config:
     clip: float = 4.0
     log: tuple[str, ...] = ()
     validation: float = 0.2
-    order: Literal["last", "rotate", "random"] = "rotate"
+    order: Literal["last", "spread", "random"] = "last"
+    refit: bool = False
     rate: float = 2e-3
     batch: int = 256
     decay: float = 1e-4
@@ -274,7 +278,7 @@ class _Data:
     known: Any  # the same: whether it counts
     shape: Shape  # of one sample
     elastic: bool
-    gain: float
+    gain: Floats  # what outputs are multiplied with: one number, or one per network of tier 2
 
 
 def _data(frame: Frame, config: Config, scales: list[Scale], low: float, high: float) -> _Data:
@@ -288,12 +292,15 @@ def _data(frame: Frame, config: Config, scales: list[Scale], low: float, high: f
     actual = frame.target
     known = np.isfinite(actual)
     level = (_changed(filled(actual), log, unit) - offset) * scale
-    gain = 1.0
+    gain = np.ones(1)
     if shape.residual:
         wanted = np.diff(level, axis=0, prepend=level[:1])
         known = known & np.roll(known, 1, axis=0)
-        spread = float(wanted[known].std()) if known.any() else 0.0
-        gain = spread or 1.0
+        # Workers with networks of their own count alike, however much one changes.
+        axis = None if shape.shared else 0
+        count = np.maximum(known.sum(axis=axis), 1)
+        spread = np.sqrt(np.where(known, wanted**2, 0.0).sum(axis=axis) / count)
+        gain = np.atleast_1d(np.where(spread > 0, spread, 1.0))
         wanted = wanted / gain
     else:
         wanted = np.clip(level, low, high)
@@ -365,11 +372,13 @@ def _split(
     if config.order == "random":
         chance = np.random.default_rng([seed, member, 2**31])
         held[chance.choice(np.arange(first, steps), count, replace=False)] = True
+    elif config.order == "spread":
+        period = max(2 * config.window, (steps - first) // 10)
+        size = max(1, round(config.validation * period))
+        turn = round(member * period * 0.38) % period  # the golden section: far from the others
+        held[first:] = (np.arange(steps - first) + turn) % period >= period - size
     else:
-        blocks = max(1, round(1 / config.validation))
-        turn = member % blocks if config.order == "rotate" else 0
-        stop = steps - turn * count
-        held[max(first, stop - count) : stop] = True
+        held[max(first, steps - count) :] = True
     near = held.copy()
     if config.order != "random":  # windows that reach into the block, and those it reaches into
         for shift in range(1, config.window + 1):
@@ -387,8 +396,7 @@ def _split(
         raise ValueError(
             f"frame: expected rows for training and validation, got {steps} of a window of {first}"
         )
-    most = 4096 if data.elastic else 1024
-    return sides[0], sides[1][:: -(-len(sides[1]) // most)]
+    return sides[0], sides[1]
 
 
 def fit(
@@ -451,13 +459,14 @@ def _member(
 ) -> tuple[Network, dict[str, Any]]:
     training, held = _split(data, config, member, seed)
     total = config.block * config.blocks
-    optimiser, block, judged = _steps(
-        data.shape, data.elastic, config.rate, config.decay, total, config.average
-    )
+    steps = _steps(data.shape, data.elastic, config.rate, config.decay, total, config.average)
+    optimiser, block, judged = steps
     network = make(data.shape, jax.random.PRNGKey(1000 * seed + member))
     arrays = data.matrix, data.wanted, data.known
     state = network, network, optimiser.init(network)
     best, told = network, {"best": float("inf"), "at": -1, "block": 0, "validation": []}
+    most = 4096 if data.elastic else 1024
+    looked = held[:: -(-len(held) // most)]
     state, best, told = keeper.load(member, state, best, told)
     for number in range(told["block"], config.blocks):
         if number - told["at"] > config.patience:
@@ -465,7 +474,7 @@ def _member(
         chance = np.random.default_rng([seed, member, number])
         at = training[chance.integers(0, len(training), (config.block, config.batch))]
         state, losses = block(state, arrays, at)
-        now = float(judged(state[1], arrays, held))
+        now = float(judged(state[1], arrays, looked))
         told["validation"].append(now)
         told["block"] = number + 1
         if now < told["best"]:
@@ -477,27 +486,32 @@ def _member(
                 Progress(member, config.members, number + 1, config.blocks, loss, now, told["best"])
             )
     keeper.save(member, state, best, told, force=True)
+    if config.refit:
+        every = np.concatenate([training, held])
+        state = network, network, optimiser.init(network)
+        for number in range(told["at"] + 1):
+            chance = np.random.default_rng([seed, member, number])
+            at = every[chance.integers(0, len(every), (config.block, config.batch))]
+            state, _ = block(state, arrays, at)
+        best = state[1]
     return best, told
 
 
-def _amplified(network: Network, gain: float) -> Network:
+def _amplified(network: Network, gain: Floats) -> Network:
     """The network whose outputs are `gain` times as large."""
-    if gain == 1.0:
-        return network
+    factor = jnp.asarray(gain, jnp.float32)
+
+    def larger(leaf: jax.Array) -> jax.Array:
+        return leaf * (factor[:, None] if leaf.ndim > 1 else factor)
+
     if network.tier2 is None:
-        return eqx.tree_at(
-            lambda n: (n.head1.weight, n.head1.bias),
-            network,
-            replace_fn=lambda leaf: leaf * gain,
-        )
+        return eqx.tree_at(lambda n: (n.head1.weight, n.head1.bias), network, replace_fn=larger)
     network = eqx.tree_at(
-        lambda n: (n.tier2.head.weight, n.tier2.head.bias),
-        network,
-        replace_fn=lambda leaf: leaf * gain,
+        lambda n: (n.tier2.head.weight, n.tier2.head.bias), network, replace_fn=larger
     )
-    if network.tier2.skip is None:
+    if network.tier2 is None or network.tier2.skip is None:
         return network
-    return eqx.tree_at(lambda n: n.tier2.skip, network, replace_fn=lambda leaf: leaf * gain)
+    return eqx.tree_at(lambda n: n.tier2.skip, network, replace_fn=larger)
 
 
 class _Keeper:

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Frame", "filled", "read"]
+__all__ = ["Frame", "filled", "from_store", "read"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -142,44 +142,94 @@ def read(
     for name in (time, target, *(features or ()), *machine):
         if name not in names:
             raise ValueError(f"{name}: expected a column of {', '.join(names)}, got none")
-    if not table.num_rows:
-        raise ValueError("source: expected rows, got none")
     if features is None:
         taken = {time, worker, target, *machine}
         features = [name for name in names if name not in taken and _is_number(table, name)]
-    at = _numbers(table, time)
     labels = (
-        np.asarray([str(v) for v in table.column(worker).to_pylist()])
+        np.asarray([str(value) for value in table.column(worker).to_pylist()])
         if worker in names
-        else np.zeros(len(at), "U1")
+        else np.zeros(table.num_rows, "U1")
     )
+    chosen = {name: _numbers(table, name) for name in [target, *features]}
+    host = {name: _numbers(table, name) for name in machine}
+    return _assembled(_numbers(table, time), labels, chosen, host, step)
+
+
+def from_store(
+    place: str,
+    *,
+    target: str,
+    features: Sequence[str] | None = None,
+    machine: Sequence[str] = (),
+    step: float | None = None,
+) -> Frame:
+    """Read all samples of a `pyroute.control.Store`; those without a worker are the machine's.
+
+    Parameters are as of `read`; without `features` all that a worker reports are taken.
+    """
+    from pyroute.control import Store
+
+    if "://" not in place and not Path(place).exists():
+        raise FileNotFoundError(f"{place}: expected a store, got none")
+    store = Store.open(place)
+    try:
+        table = store.read(0.0, 1e12)
+    finally:
+        store.close()
+    labels = np.asarray([str(value) for value in table.column("worker").to_pylist()], str)
+    of_worker = labels != ""
+    numbers = {
+        name: _numbers(table, name)
+        for name in table.column_names
+        if name not in ("time", "sent", "received", "host", "worker")
+    }
+    reported = [name for name, v in numbers.items() if np.isfinite(v[of_worker]).any()]
+    if features is None:
+        features = [name for name in reported if name != target]
+    for name in (target, *features):
+        if name not in reported:
+            raise ValueError(f"{name}: expected one of {', '.join(reported)}, got none")
+    for name in machine:
+        if name not in numbers:
+            raise ValueError(f"{name}: expected one of {', '.join(numbers)}, got none")
+    chosen = {name: numbers[name] for name in [target, *features]}
+    host = {name: np.where(of_worker, np.nan, numbers[name]) for name in machine}
+    at = np.asarray(table.column("time").to_numpy(), np.float64)
+    return _assembled(at, labels, chosen, host, step)
+
+
+def _assembled(
+    at: Floats,
+    labels: npt.NDArray[Any],
+    chosen: dict[str, Floats],
+    host: dict[str, Floats],
+    step: float | None,
+) -> Frame:
+    """Rows of (time, worker) as a frame; rows of the worker '' are the machine's where it is."""
+    if not len(at) or not np.isfinite(at).all():
+        raise ValueError(f"time: expected rows with a time, got {np.isfinite(at).sum()}")
     workers, who = np.unique(labels, return_inverse=True)
+    if len(workers) > 1 and workers[0] == "":
+        workers, who = workers[1:], who - 1
     if step is None:
-        gaps = np.diff(np.unique(at))
+        # By worker: the reports of two never come at quite the same time.
+        gaps = np.concatenate([np.diff(np.unique(at[who == w])) for w in range(len(workers))])
         if not len(gaps):
-            raise ValueError(f"{time}: expected two times or more, got one")
+            raise ValueError("time: expected two times of a worker or more, got one")
         step = float(np.median(gaps))
     if not step > 0:
         raise ValueError(f"step: expected a number > 0, got {step}")
-    slot = np.rint((at - np.nanmin(at)) / step).astype(np.int64)
+    slot = np.rint((at - at.min()) / step).astype(np.int64)
     steps = int(slot.max()) + 1
     if steps > 100 * len(at) + 1000:
-        raise ValueError(f"step: expected one near the differences of {time}, got {step:g}")
-    chosen = [target, *features]
-    values = np.stack(
-        [
-            _mean_by(_numbers(table, name), slot * len(workers) + who, steps * len(workers))
-            for name in chosen
-        ],
-        axis=1,
-    )
-    host = (
-        np.stack([_mean_by(_numbers(table, name), slot, steps) for name in machine], axis=1)
-        if (machine)
-        else np.empty((steps, 0))
-    )
-    shaped = values.reshape(steps, len(workers), len(chosen))
-    return Frame(shaped, chosen, host, list(machine), step, workers.tolist())
+        raise ValueError(f"step: expected one near the differences of times, got {step:g}")
+    mine = who >= 0
+    cell = slot[mine] * len(workers) + who[mine]
+    columns = [_mean_by(v[mine], cell, steps * len(workers)) for v in chosen.values()]
+    shaped = np.stack(columns, axis=1).reshape(steps, len(workers), len(chosen))
+    means = [_mean_by(values, slot, steps) for values in host.values()]
+    machine = np.stack(means, axis=1) if means else np.empty((steps, 0))
+    return Frame(shaped, list(chosen), machine, list(host), step, workers.tolist())
 
 
 def _mean_by(values: Floats, group: npt.NDArray[np.int64], groups: int) -> Floats:

@@ -137,8 +137,8 @@ def compare(
         rmse, normal, free = [], [], []
         for each in contenders:
             made: Forecaster = Native(each) if isinstance(each, Predictor) else each
-            forecasts.setdefault(name, one_step(made, frame, start))
-            found = one_step(made, frame, start) if len(contenders) > 1 else forecasts[name]
+            found = one_step(made, frame, start)
+            forecasts.setdefault(name, found)
             error = errors(found, actual)
             rmse.append(float(error.mean()))
             normal.append(float((error / spread).mean()))

@@ -1,0 +1,161 @@
+"""The command `pyroute control`: as a user calls it, with everything that can be wrong."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+from pyroute.control import ConfigStore
+
+pytest.importorskip("typer", reason="typer is missing: pip install 'pyroute-core[cli]'")
+
+
+def call(*words, **options):
+    environment = {**os.environ, "COLUMNS": "200", "PYTHONWARNINGS": "default"}
+    return subprocess.run(
+        [sys.executable, "-m", "pyroute", "control", *map(str, words)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=180,
+        **options,
+    )
+
+
+def demo(tmp_path, *more):
+    return call(
+        *("demo", "source->work", "--config", f"dir:{tmp_path / 'conf'}", "--period", "0.1"),
+        *("--turns", "3", *more),
+    )
+
+
+def test_help():
+    done = call("--help")
+    assert done.returncode == 0
+    assert "pyroute control urls" in done.stdout
+
+
+def test_json_lines(tmp_path):
+    done = demo(
+        tmp_path, "--worker", f"w0={os.getpid()}", "--worker", "w1", "--json",
+        "--store", tmp_path / "control.db", "--hook", "0",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    statuses = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [status["turn"] for status in statuses] == [1, 2, 3]
+    assert statuses[-1]["ratio"] == {"w0": 0.5, "w1": 0.5}
+    assert statuses[-1]["edge"] == "demo/source->work"
+    assert "listening to the hook on port" in done.stderr
+
+
+def test_text(tmp_path):
+    done = demo(tmp_path, "--worker", "w0", "--worker", "w1=999999999")
+    assert done.returncode == 0
+    assert "w0 50.0%, w1 50.0%" in done.stdout
+    assert "worker w1: process 999999999 is gone" in done.stderr
+
+
+def test_workers_of_the_document(tmp_path):
+    with ConfigStore.open(f"dir:{tmp_path / 'conf'}") as config:
+        config.put("demo/source->work", {"ratio": [3, 1], "tasks": ["a", "b"]}, 0)
+    done = demo(tmp_path, "--json", "--policy", "proportional")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["ratio"] == {"a": 0.75, "b": 0.25}
+    with ConfigStore.open(f"dir:{tmp_path / 'conf'}") as config:
+        assert config.get("demo/source->work").version == 1  # nothing measured, nothing changed
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--worker", "w0=x"], "--worker: expected NAME=PID"),
+        ([], "--worker: expected names"),
+        (["--worker", "w0", "--worker", "w0"], "workers: expected distinct"),
+        (["--worker", "w0", "--policy", "x"], "policy: expected one of"),
+        (["--worker", "w0", "--spark", "x"], "url: expected http"),
+    ],
+)
+def test_wrong_options(tmp_path, words, text):
+    done = demo(tmp_path, *words)
+    assert done.returncode == 1
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_wrong_edge_and_config(tmp_path):
+    done = call("demo", "nonsense", "--config", f"dir:{tmp_path}", "--worker", "w0")
+    assert done.returncode == 1
+    assert "expected two names and an arrow" in done.stderr
+    done = call("demo", "a->b", "--config", "nonsense", "--worker", "w0")
+    assert done.returncode == 1
+    assert "url: expected dir:PATH" in done.stderr
+    assert call("demo", "a->b").returncode == 2
+    assert call("demo", "a->b", "--config", f"dir:{tmp_path}", "--period", "99").returncode == 2
+
+
+def test_port_in_use(tmp_path):
+    import socket
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        done = demo(tmp_path, "--worker", "w0", "--hook", str(taken.getsockname()[1]))
+    assert done.returncode == 1
+    assert "port: expected a free one" in done.stderr
+
+
+def test_broken_store_is_no_reason_to_stop(tmp_path):
+    (tmp_path / "control.db").write_bytes(b"nonsense" * 1000)
+    done = demo(tmp_path, "--worker", "w0", "--store", tmp_path / "control.db")
+    assert done.returncode == 0
+    assert "going on without it" in done.stderr
+    assert "move the file away" in done.stderr
+
+
+def test_dry_run_publishes_nothing(tmp_path):
+    done = demo(tmp_path, "--worker", "w0", "--worker", "w1", "--dry-run", "--json")
+    assert done.returncode == 0
+    with ConfigStore.open(f"dir:{tmp_path / 'conf'}") as config:
+        assert config.names() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ends_when_asked(tmp_path, number):
+    words = ["demo", "a->b", "--config", f"dir:{tmp_path / 'conf'}", "--worker", "w0", "--json"]
+    words += ["--store", str(tmp_path / "control.db"), "--period", "0.2"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "pyroute", "control", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout.readline()
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "Traceback" not in errors
+    with sqlite3.connect(tmp_path / "control.db") as store:
+        assert store.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    store.close()
+
+
+def test_live_view():
+    from rich.console import Console
+
+    from pyroute.control.command import _view
+    from pyroute.control.loop import Loop
+
+    status = Loop("demo/a->b", ["w0", "w1"], [list]).step()
+    console = Console(width=120, record=True, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115
+    console.print(_view(status))
+    console.file.close()
+    text = console.export_text()
+    assert "w0" in text
+    assert "in service" in text
+    assert "none reports" in text
+    assert time.time() - status.time < 3600

@@ -1,0 +1,556 @@
+"""The loop: whatever fails, the last good ratio stays, and the status says what is wrong."""
+
+import json
+import math
+import sqlite3
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import pyroute as pr
+from pyroute.control import ConfigStore, Loop, SplitRatio, Store, edge_name
+from pyroute.control import policies as p
+from pyroute.control.backtest import Backtest
+from pyroute.control.configurable import DynamicConfigurable, attach, from_document, to_document
+from pyroute.control.loop import measurement
+from pyroute.control.store import Sample
+from zookeeper import ZooKeeper, require
+
+NAME = edge_name("urls", "spout", "extract")
+WORKERS = ("w0", "w1", "w2", "w3")
+
+
+class World:
+    """Workers that report what a test sets, and two clocks."""
+
+    def __init__(self, **options):
+        self.service = dict.fromkeys(WORKERS, 5.0)
+        self.wall, self.ticks = 1000.0, 50.0
+        self.fails = None
+        self.loop = Loop(
+            NAME,
+            WORKERS,
+            [self.collect],
+            clock=lambda: self.wall,
+            ticks=lambda: self.ticks,
+            **options,
+        )
+
+    def collect(self):
+        if self.fails:
+            raise self.fails
+        return [
+            Sample(
+                self.wall,
+                "h1",
+                name,
+                {"service_ms": each, "backlog": 0.0, "records_per_s": 100.0},
+            )
+            for name, each in self.service.items()
+        ]
+
+    def turn(self, times=1):
+        for _ in range(times):
+            status = self.loop.step()
+            json.dumps(status.to_dict(), allow_nan=False)
+            assert math.fsum(status.ratio.values()) == pytest.approx(1.0)
+            self.wall += 1.0
+            self.ticks += 1.0
+        return status
+
+
+@pytest.fixture
+def config(tmp_path):
+    with ConfigStore.open(f"dir:{tmp_path / 'config'}", poll=0.05) as store:
+        yield store
+
+
+def is_even(ratio):
+    return max(ratio.values()) - min(ratio.values()) < 1e-9
+
+
+def wait_for(condition, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_slow_worker_is_relieved_and_comes_back(config, tmp_path):
+    with Store.open(tmp_path / "control.db") as store:
+        world = World(config=config, store=store)
+        assert is_even(world.turn().ratio)
+        world.service["w2"] = 25.0
+        status = world.turn()
+        assert status.changed
+        assert status.version == config.get(NAME).version == 1
+        assert status.ratio["w2"] < 0.1
+        assert status.source == "persistence"
+        assert "w2 5x the time" in status.reasons
+        world.service["w2"] = 5.0
+        assert is_even(world.turn(5).ratio)
+        grouping, names = from_document(config.get(NAME).value)
+        assert tuple(names) == WORKERS
+        assert grouping == world.loop.grouping
+        rows = store.decisions()
+        assert [row.version for row in rows] == list(range(1, config.get(NAME).version + 1))
+        assert len(store.read(0.0, 1e9)) == 4 * 7
+
+
+def test_readers_follow(config):
+    split = SplitRatio(NAME, 4)
+    assert isinstance(split, DynamicConfigurable)
+    world = World(config=config)
+    with attach(config, split):
+        assert is_even(split.grouping.shares())
+        world.turn()
+        world.service["w1"] = 50.0
+        world.turn()
+        wait_for(lambda: split.grouping == world.loop.grouping)
+        assert split.grouping.shares()[1] < 0.1
+
+
+def test_second_run_goes_on_from_what_is_in_force(config):
+    first = World(config=config)
+    first.service["w1"] = 50.0
+    first.turn(2)
+    second = World(config=config)
+    second.service["w1"] = 50.0
+    status = second.turn()
+    assert status.version == first.loop.version
+    assert status.ratio == pytest.approx(first.loop.ratio)
+
+
+def test_with_ratio_moves_the_fewest(config):
+    world = World(config=config)
+    world.turn()
+    before = world.loop.grouping.owners.copy()
+    world.service["w3"] = 500.0
+    world.turn()
+    changed = before != world.loop.grouping.owners
+    assert set(before[changed].tolist()) == {3}
+
+
+# What can go wrong -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["before", "while"])
+def test_malformed_document(config, tmp_path, when):
+    world = World(config=config)
+    if when == "before":
+        config.put(NAME, {"kind": "something else"}, 0)
+        status = world.turn()
+        assert "document" in status.problems
+    else:
+        world.service["w1"] = 50.0
+        world.turn(2)
+        config.put(NAME, {"ratio": "nonsense"}, world.loop.version)
+        world.service["w1"] = 5.0
+        status = world.turn(5)
+        assert config.get(NAME).version > 2
+    status = world.turn(3)
+    assert status.problems == {}
+    grouping, _ = from_document(config.get(NAME).value, 4)
+    assert grouping == world.loop.grouping
+
+
+def test_torn_document(config, tmp_path):
+    world = World(config=config)
+    world.service["w1"] = 50.0
+    world.turn(2)
+    for file in (tmp_path / "config").rglob("*"):
+        if file.is_file() and file.stat().st_size > 60:
+            file.write_bytes(file.read_bytes()[:-7])
+    split = SplitRatio(NAME, 4)
+    with attach(config, split):
+        assert is_even(split.grouping.shares())  # none that can be read: even
+        again = World(config=config)
+        status = again.turn()
+        assert "document" in status.problems or again.loop.version
+        again.service["w1"] = 50.0
+        again.turn(2)
+        wait_for(lambda: split.grouping == again.loop.grouping)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [],
+        "text",
+        {"ratio": []},
+        {"ratio": [1, 2]},
+        {"ratio": [1, "x", 1, 1]},
+        {"ratio": [0, 0, 0, 0]},
+        {"ratio": [1, 1, 1, float("1e400")]},
+        {"ratio": [1, 1, 1, -1]},
+        {"ratio": [1, 1, 1, 1], "bits": 99},
+        {"ratio": [1, 1, 1, 1], "bits": "x"},
+        {"ratio": [1, 1, 1, 1], "tasks": ["a"]},
+        {"ratio": [1, 1, 1, 1], "grouping": "!!"},
+        {"ratio": [1, 1, 1, 1], "grouping": "AAAA"},
+        {"ratio": [1, 1, 1, 1], "grouping": 7},
+        {"kind": "router", "ratio": [1, 1, 1, 1]},
+    ],
+)
+def test_hostile_documents_are_refused(value):
+    split = SplitRatio(NAME, 4)
+    before = split.grouping
+    with pytest.raises(ValueError, match=r"expected|grouping"):
+        split.process_update(value)
+    assert split.grouping == before
+
+
+def test_documents_of_tasks_that_do_not_exist():
+    text = to_document(pr.DynamicGrouping.from_ratio([1, 1, 1, 1, 1]), list("abcde"))
+    with pytest.raises(ValueError, match=r"^grouping: expected tasks below 2"):
+        from_document({**text, "ratio": [1, 1], "tasks": ["a", "b"]}, 2)
+
+
+def test_somebody_else_writes(config):
+    world = World(config=config)
+    world.turn()
+    config.put(NAME, {"ratio": [7, 3, 2, 1], "tasks": list(WORKERS)}, None)
+    world.service["w1"] = 50.0
+    status = world.turn()
+    assert "somebody else" in status.problems["config"]
+    assert not status.changed
+    status = world.turn(2)
+    assert config.get(NAME).version == world.loop.version > 1
+    assert status.problems == {}
+
+
+def test_clock_that_jumps():
+    world = World()
+    world.turn(3)
+    world.service["w1"] = 500.0
+    world.turn()
+    for jump in (-1e6, 2e6):
+        world.wall += jump
+        assert "the clock was set" in world.turn().problems["clock"]
+        assert "clock" not in world.turn().problems
+        assert world.loop.ratio["w1"] < 0.02
+    world.service["w1"] = 5.0
+    assert is_even(world.turn(25).ratio)
+
+
+def test_a_worker_that_reports_nan():
+    world = World()
+    world.turn(2)
+    world.service["w1"] = math.nan
+    status = world.turn()
+    assert "w1" in " ".join(status.problems)
+    assert is_even(status.ratio)
+    world.service["w0"] = 25.0
+    status = world.turn(2)
+    assert status.ratio["w1"] == pytest.approx(0.25, abs=0.001)
+    assert status.ratio["w0"] < 0.1
+    world.service = dict.fromkeys(WORKERS, math.nan)
+    kept = dict(status.ratio)
+    assert world.turn(3).ratio == kept
+
+
+def test_a_worker_that_goes_and_comes():
+    world = World()
+    world.turn(2)
+    del world.service["w3"]
+    status = world.turn(8)
+    assert status.ratio["w3"] <= p.Guard().probe * 1.1
+    assert "silent" in status.problems["worker w3"]
+    world.service["w3"] = 5.0
+    assert is_even(world.turn(25).ratio)
+
+
+def test_all_workers_sick_at_once():
+    world = World()
+    world.turn(2)
+    world.service = dict.fromkeys(WORKERS, 500.0)
+    assert is_even(world.turn(3).ratio)
+    world.service = {}
+    assert "none reports" in world.turn(5).problems["workers"]
+    assert is_even(world.loop.ratio)
+    ban = World(policy=p.PredictedValue(), guard=p.Guard(min_healthy=0.75))
+    ban.turn()
+    ban.service |= {"w1": 500.0}
+    ban.turn(2)
+    ban.service |= {"w2": 900.0}
+    status = ban.turn(2)
+    assert "stay in service" in status.problems["capacity"]
+    assert sum(share > 0.1 for share in status.ratio.values()) == 3
+
+
+def test_source_that_fails():
+    world = World()
+    world.service["w1"] = 25.0
+    world.turn(2)
+    kept = dict(world.loop.ratio)
+    world.fails = OSError("no such machine")
+    status = world.turn()
+    assert "no such machine" in " ".join(status.problems.values())
+    assert status.ratio == kept
+
+
+def test_store_that_is_locked(tmp_path, config):
+    with Store.open(tmp_path / "control.db", busy=0.05) as store:
+        world = World(config=config, store=store)
+        world.turn()
+        other = sqlite3.connect(tmp_path / "control.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        world.service["w1"] = 25.0
+        status = world.turn(2)
+        assert "locked" in status.problems["store"]
+        assert status.ratio["w1"] < 0.1
+        other.execute("ROLLBACK")
+        other.close()
+        assert world.turn().problems == {}
+        assert [kind for _, kind, text in store.events() if text == "over"] == ["store"]
+
+
+def test_store_that_is_destroyed(tmp_path):
+    with Store.open(tmp_path / "control.db", busy=0.05) as store:
+        world = World(store=store)
+        world.turn()
+        store.close()
+        for file in tmp_path.glob("control.db*"):
+            file.write_bytes(b"nonsense" * 1000)
+        world.service["w1"] = 25.0
+        status = world.turn(2)
+        assert "store" in status.problems
+        assert status.ratio["w1"] < 0.1
+
+
+# Forecasts -------------------------------------------------------------------------------------
+
+
+class Drifting(World):
+    """Every worker's time goes up and down; w0's by much."""
+
+    def turn(self, times=1):
+        for _ in range(times):
+            angle = self.ticks / 5.0
+            self.service["w0"] = 25.0 + 20.0 * math.sin(angle)
+            status = super().turn()
+        return status
+
+
+class Oracle:
+    """Knows the next value of w0, or says something else."""
+
+    def __init__(self, world, factor=1.0):
+        self.world, self.factor = world, factor
+
+    def predict(self, history):
+        out = history.target[-1].copy()
+        following = (self.world.ticks + 1.0) / 5.0
+        out[0] = self.factor * (0.025 + 0.020 * math.sin(following))
+        return out
+
+
+def test_forecast_in_force_only_while_it_is_better():
+    world = Drifting(backtest=Backtest(window=20, least=5, recent=3))
+    world.loop.model = model = Oracle(world)
+    status = world.turn(3)
+    assert status.source == "persistence"
+    assert "5 steps" in status.why
+    assert world.turn(10).source == "forecast"
+    assert world.turn().workers["w0"]["forecast_ms"] > 0
+    model.factor = 7.0
+    status = world.turn(25)
+    assert status.source == "persistence"
+    assert "expected" in status.why
+    model.factor = 1.0
+    assert world.turn(40).source == "forecast"
+
+
+@pytest.mark.parametrize(
+    "answer", [[], [1.0], [math.nan] * 4, "text", None, [[1.0] * 4], [math.inf] * 4, [-1.0] * 4]
+)
+def test_model_that_says_nonsense(answer):
+    class Nonsense:
+        def predict(self, history):
+            return answer
+
+    world = World(model=Nonsense(), backtest=Backtest(window=20, least=2))
+    world.turn(4)
+    world.service["w1"] = 25.0
+    status = world.turn(2)
+    assert status.source == "persistence"
+    assert status.ratio["w1"] < 0.1
+
+
+def test_model_that_raises():
+    class Broken:
+        def predict(self, history):
+            raise RuntimeError("no such layer")
+
+    world = World(model=Broken())
+    assert "no such layer" in world.turn().problems["model"]
+
+
+def load(path):
+    text = path.read_text()
+    if not text.endswith("end"):
+        raise pr.FormatError("weights: expected a checksum, got a torn file")
+    return Oracle(load.world, float(text.split()[0]))
+
+
+def test_torn_weights_file(tmp_path):
+    path = tmp_path / "model.bin"
+    world = Drifting(weights=path, load=load, backtest=Backtest(window=20, least=5))
+    load.world = world
+    status = world.turn()
+    assert "model.bin" in status.problems["weights"]
+    assert status.source == "persistence"
+    path.write_text("1.0 end")
+    assert world.turn(15).source == "forecast"
+    path.write_text("1.0")  # torn: half of it was written
+    status = world.turn()
+    assert "torn" in status.problems["weights"]
+    assert "the model before stays" in status.problems["weights"]
+    assert status.source == "forecast"
+    path.write_text("1.0 end ")
+    path.write_text("1.00 end")
+    assert world.turn().problems == {}
+
+
+class Line:
+    """On in a straight line."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def predict(self, history):
+        if len(history.target) < 2:
+            return history.target[-1]
+        return self.factor * (2 * history.target[-1] - history.target[-2])
+
+
+def test_retraining_takes_the_better_model():
+    made = []
+
+    def retrain(history):
+        assert history.target.shape[1] == 4
+        made.append(len(history.target))
+        if len(made) == 2:
+            raise RuntimeError("diverged")
+        return Line(1.0 if len(made) == 1 else 9.0)
+
+    world = Drifting(
+        retrain=retrain, retrain_every=10.0, backtest=Backtest(window=40, least=5, recent=0)
+    )
+
+    def trained(count):
+        """What was wrong until the next training was over."""
+        problems = {}
+        deadline = time.monotonic() + 60
+        while len(made) < count or world.loop._training is not None:
+            problems |= world.turn().problems
+            assert time.monotonic() < deadline
+        return problems | world.turn().problems
+
+    trained(1)
+    assert world.loop.model.factor == 1.0
+    assert world.turn().source == "forecast"  # its back-test over the past counts
+    assert "diverged" in trained(2)["training"]
+    assert world.loop.model.factor == 1.0
+    trained(3)
+    assert world.loop.model.factor == 1.0  # the third is worse
+
+
+def test_history_has_what_was_measured():
+    world = World()
+    world.turn(3)
+    history = world.loop.history()
+    assert history.workers == WORKERS
+    assert history.target.shape == (3, 4)
+    assert np.allclose(history.target, 0.005)
+    assert history.features["backlog"].shape == (3, 4)
+    assert history.until(2).target.shape == (2, 4)
+
+
+def test_measurement_of_storm_and_spark():
+    storm = measurement({"queue_ms": 4.0, "records_per_s": 50.0})
+    assert (storm.service, storm.arrived, storm.completed) == (0.004, 50.0, 50.0)
+    spark = measurement({"service_ms": 200.0, "completed_per_s": 5.0, "backlog": 2.0})
+    assert (spark.service, spark.completed, spark.backlog) == (0.2, 5.0, 2.0)
+    odd = measurement({"service_ms": -1.0, "backlog": math.nan, "silent_s": math.inf})
+    assert math.isnan(odd.service)
+    assert (odd.backlog, odd.silent) == (0.0, 0.0)
+
+
+def test_run_keeps_its_cadence_and_stops():
+    loop = Loop(NAME, WORKERS, [list], guard=p.Guard(period=0.01))
+    seen = []
+    stop = threading.Event()
+    loop.run(stop, seen.append, turns=5)
+    assert [status.turn for status in seen] == [1, 2, 3, 4, 5]
+    stop.set()
+    loop.run(stop, seen.append)
+    assert len(seen) == 5
+
+
+def test_wrong_workers():
+    for workers in ([], ["a", "a"]):
+        with pytest.raises(ValueError, match=r"^workers: expected"):
+            Loop(NAME, workers, [])
+
+
+# ZooKeeper -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    require()
+    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as started:
+        yield started
+
+
+def test_zookeeper_killed_and_restarted(server):
+    url = f"zk://{server.hosts}/killed"
+    options = {"timeout": 1.0, "session": 2.0}
+    with ConfigStore.open(url, **options) as config, ConfigStore.open(url, **options) as other:
+        split = SplitRatio(NAME, 4)
+        watch = attach(other, split)
+        world = World(config=config)
+        world.service["w1"] = 25.0
+        world.turn(2)
+        wait_for(lambda: split.grouping == world.loop.grouping)
+        kept = split.grouping
+        server.kill()
+        world.service["w1"] = 5.0
+        world.ticks += 10.0
+        status = world.turn(2)
+        assert "config" in status.problems
+        assert not status.changed
+        assert split.grouping == kept  # and routes on
+        assert split.grouping.assign([1, 2, 3]).size == 3
+        server.start()
+
+        def published():
+            return not world.turn().problems and is_even(world.loop.ratio)
+
+        wait_for(published, 120.0)
+        wait_for(lambda: split.grouping == world.loop.grouping, 120.0)
+        watch.cancel()
+
+
+def test_zookeeper_session_expired(server):
+    url = f"zk://{server.hosts}/expired"
+    with ConfigStore.open(url, timeout=2.0) as config, ConfigStore.open(url) as other:
+        split = SplitRatio(NAME, 4)
+        watch = attach(other, split)
+        world = World(config=config)
+        world.turn()
+        server.expire(config._client)
+        server.expire(other._client)
+        world.service["w1"] = 25.0
+
+        def published():
+            status = world.turn()
+            return not status.problems and status.ratio["w1"] < 0.1
+
+        wait_for(published, 120.0)
+        wait_for(lambda: split.grouping == world.loop.grouping, 120.0)
+        watch.cancel()

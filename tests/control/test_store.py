@@ -1,0 +1,210 @@
+"""The store: the same on SQLite and on a real PostgreSQL; what happens when it is broken."""
+
+import math
+import sqlite3
+import threading
+
+import numpy as np
+import pytest
+
+from postgres import postgres  # noqa: F401
+from pyroute.control.store import DecisionRow, Sample, Store, StoreError
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request, tmp_path):
+    url = tmp_path / "control.db"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres")
+    with Store.open(url, retention=None) as opened:
+        yield opened
+        if request.param == "postgresql":  # one database for the session
+            with opened._begin() as connection:
+                for table in ("samples", "layouts", "decisions", "events"):
+                    connection.exec_driver_sql(f"DELETE FROM {table}")
+
+
+def sample(time, host="h1", worker="w1", **features):
+    return Sample(time, host, worker, features)
+
+
+def test_reads_what_was_written(store):
+    assert (
+        store.write([sample(1.0, a=1.5, b=math.nan), sample(2.0, a=2.5, c=7)], received=10.0) == 2
+    )
+    table = store.read(0.0, 20.0)
+    assert table.column_names == ["time", "sent", "received", "host", "worker", "a", "b", "c"]
+    assert table["a"].to_pylist() == [1.5, 2.5]
+    assert math.isnan(table["b"][0].as_py())
+    assert table["c"].to_pylist()[1] == 7.0
+    assert math.isnan(table["c"][0].as_py())
+    assert table["sent"].to_pylist() == [1.0, 2.0]
+    assert table["received"].to_pylist() == [10.0, 10.0]
+
+
+def test_window_host_worker_and_features(store):
+    for when in range(10):
+        store.write(
+            [sample(when, worker="w1", a=when), sample(when, "h2", "w2", a=-when)], received=when
+        )
+    assert store.read(3.0, 5.0, worker="w1")["a"].to_pylist() == [3.0, 4.0]
+    assert store.read(3.0, 5.0, host="h2")["a"].to_pylist() == [-3.0, -4.0]
+    table = store.read(0.0, 10.0, features=["nothing", "a"])
+    assert table.column_names[5:] == ["nothing", "a"]
+    assert len(table) == 20
+
+
+def test_empty(store):
+    assert store.write([]) == 0
+    table = store.read(0.0, 1e12)
+    assert len(table) == 0
+    assert table.column_names == ["time", "sent", "received", "host", "worker"]
+    assert store.decisions() == store.events() == []
+    assert store.offsets() == {}
+
+
+def test_two_hosts_whose_clocks_differ(store):
+    """One is 1,000 s ahead: what they measured at the same moment has the same time."""
+    rng = np.random.default_rng(0)
+    for when in range(100, 140):
+        way = 0.01 + rng.exponential(0.05, 2)
+        store.write([sample(when + 1000.0, "ahead", "w1", a=when)], received=when + way[0])
+        store.write([sample(when, "right", "w2", a=when)], received=when + way[1])
+    offsets = store.offsets()
+    assert offsets["ahead"] == pytest.approx(-1000.0, abs=0.1)
+    assert offsets["right"] == pytest.approx(0.0, abs=0.1)
+    table = store.read(130.0, 141.0)
+    gap = np.abs(np.array(table["time"]) - np.array(table["a"]))
+    assert gap.max() < 0.5
+    assert (np.diff(np.array(table["time"])) >= 0).all()
+
+
+def test_a_clock_that_is_set_is_followed(store):
+    for when in range(100):
+        wrong = 0.0 if when < 50 else -3600.0
+        store.write([sample(when + wrong, a=when)], received=when + 0.1)
+    table = store.read(0.0, 200.0)
+    late = {a: abs(t - a) for a, t in zip(table["a"].to_pylist(), table["time"].to_pylist())}  # noqa: B905
+    assert max(late[a] for a in range(50)) < 0.2
+    assert max(late[a] for a in range(66, 100)) < 0.2
+
+
+def test_retention(store):
+    store.retention = 100.0
+    store.write([sample(0.0, a=1.0)], received=1000.0)
+    store.note(1000.0, "config", "away")
+    store.write([sample(0.0, a=2.0)], received=1050.0)
+    assert store.prune(1101.0) == 1
+    assert store.read(0.0, 1e9)["a"].to_pylist() == [2.0]
+    assert store.events() == []
+
+
+def test_decisions_and_events(store):
+    row = DecisionRow(5.0, "t/a->b", 3, {"w1": 0.25, "w2": 0.75}, "persistence", ("slow", "ü"))
+    store.decide(row)
+    store.note(6.0, "config", "away")
+    assert store.decisions() == [row]
+    assert store.decisions(5.5) == []
+    assert store.decisions(edge="other") == []
+    assert store.events() == [(6.0, "config", "away")]
+
+
+def test_many_threads(store):
+    def write(worker):
+        for when in range(20):
+            store.write(
+                [sample(when, worker=f"w{worker}", a=when, **{f"f{worker}": 1})], received=1.0
+            )
+
+    threads = [threading.Thread(target=write, args=(worker,)) for worker in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(store.read(0.0, 2.0)) == 80
+
+
+def test_two_stores_on_one_place(store):
+    with Store.open(store.url if "psycopg" in store.url else store._engine.url.database) as other:
+        other.write([sample(1.0, a=1.0)], received=1.0)
+        store.write([sample(2.0, a=2.0)], received=2.0)
+        assert len(other.read(0.0, 3.0)) == len(store.read(0.0, 3.0)) == 2
+
+
+def test_sqlite_is_in_wal_mode(tmp_path):
+    with Store.open(tmp_path / "x.db"):
+        pass
+    with sqlite3.connect(tmp_path / "x.db") as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
+
+
+def test_second_run_goes_on(tmp_path):
+    for when in range(2):
+        with Store.open(tmp_path / "x.db", retention=None) as store:
+            store.write([sample(when, a=when)], received=when)
+            assert len(store.read(0.0, 10.0)) == when + 1
+
+
+def test_locked_file(tmp_path):
+    with Store.open(tmp_path / "x.db", busy=0.1) as store:
+        other = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match=r"locked: another process is writing to it$"):
+            store.write([sample(1.0, a=1.0)])
+        other.execute("ROLLBACK")
+        other.close()
+        assert store.write([sample(1.0, a=1.0)]) == 1
+
+
+@pytest.mark.parametrize("damage", [b"not a database at all, but long enough" * 100, b"SQLite for"])
+def test_corrupt_file(tmp_path, damage):
+    (tmp_path / "x.db").write_bytes(damage)
+    with pytest.raises(StoreError, match=r"x\.db: .*move the file away"):
+        Store.open(tmp_path / "x.db")
+
+
+def test_damaged_in_use(tmp_path):
+    with Store.open(tmp_path / "x.db", retention=None) as store:
+        for when in range(200):
+            store.write([sample(when, a=when, b=when)], received=when)
+    size = (tmp_path / "x.db").stat().st_size
+    with (tmp_path / "x.db").open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (size - 4096))
+    # At the latest when it is read.
+    with pytest.raises(StoreError), Store.open(tmp_path / "x.db") as store:
+        store.read(0.0, 1e9)
+
+
+def test_other_schema(tmp_path):
+    with Store.open(tmp_path / "x.db") as store, store._begin() as connection:
+        connection.exec_driver_sql("UPDATE pyroute_about SET value = '99'")
+    with pytest.raises(StoreError, match="expected schema 1, got 99"):
+        Store.open(tmp_path / "x.db")
+
+
+def test_wrong_url():
+    for url in ("", "mysql://x/y", "redis://x"):
+        with pytest.raises(ValueError, match=r"^url: expected .+, got .+"):
+            Store.open(url)
+    with pytest.raises(ValueError, match=r"^retention: expected"):
+        Store.open(":memory:", retention=0)
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(StoreError, match="unable to open"):
+        Store.open(tmp_path / "missing" / "x.db")
+
+
+def test_server_that_is_away():
+    from postgres import missing
+
+    if missing():
+        pytest.skip(missing())
+    with pytest.raises(StoreError):
+        Store.open("postgresql://pyroute:secret@127.0.0.1:1/x", busy=1.0)
+
+
+def test_password_is_not_shown(store):
+    assert "***" not in store.name or "secret" not in store.name
