@@ -531,7 +531,7 @@ class _Keeper:
 
     def _read(self, path: Path) -> dict[str, Any]:
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 kept: dict[str, Any] = {name: file[name] for name in file.files}
             kept["about"] = json.loads(str(kept["about"]))
             identity = kept["about"]["identity"]
