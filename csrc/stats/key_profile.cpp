@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kSample = 16;                           // one block of so many is scouted
 constexpr std::uint64_t kFirstLook = std::uint64_t{1} << 12;  // records before the first refresh
-constexpr std::uint64_t kLook = std::uint64_t{1} << 22;       // records between later ones
+constexpr std::uint64_t kLook = std::uint64_t{1} << 21;       // at most so many between two
 constexpr std::size_t kScoutSpread = 250;
 constexpr double kScoutUnits = 4096;             // weight of a record of the first cost
 constexpr double kMostWeight = 1099511627776.0;  // 2^40
@@ -39,11 +39,11 @@ void check_numbers(const char* name, std::span<const double> numbers) {
                                   std::to_string(numbers[i]) + " in row " + std::to_string(i));
 }
 
-// The least row after `row` at which the table is looked at.
+// The least row after `row` at which the table is looked at: eight times while rows double.
 std::uint64_t next_look(std::uint64_t row) noexcept {
   if (row < kFirstLook) return kFirstLook;
-  if (row >= kLook) return (row / kLook + 1) * kLook;
-  return std::uint64_t{1} << std::bit_width(row);
+  const std::uint64_t step = std::min(std::bit_floor(row) / 8, kLook);
+  return (row / step + 1) * step;
 }
 
 constexpr std::size_t register_of(Key id) noexcept {
