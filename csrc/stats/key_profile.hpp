@@ -71,7 +71,7 @@ class KeyProfile {
   // out[i]: whether the key of row i is monitored.
   void find(const Batch& values, std::span<std::uint8_t> out) const;
   [[nodiscard]] std::uint64_t records() const noexcept { return records_; }
-  [[nodiscard]] double cost() const noexcept { return cost_; }
+  [[nodiscard]] double cost() const noexcept;
   [[nodiscard]] bool costed() const noexcept { return costed_; }
   [[nodiscard]] double distinct() const;
   // Whether every key is monitored, without error.
@@ -128,7 +128,6 @@ class KeyProfile {
   double unit_ = 0;  // of the scout's weights, where there are costs
   std::uint64_t records_ = 0;
   std::uint64_t rows_ = 0;  // of batches; fewer than records where rows stand for several
-  double cost_ = 0;
   FilteredCounters scout_;
   Names names_;
   std::vector<std::uint8_t> registers_;
