@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -14,7 +15,7 @@ namespace {
 
 constexpr std::size_t kSample = 16;                           // one block of so many is scouted
 constexpr std::uint64_t kFirstLook = std::uint64_t{1} << 12;  // records before the first refresh
-constexpr std::uint64_t kLook = std::uint64_t{1} << 22;       // records between later ones
+constexpr std::uint64_t kLook = std::uint64_t{1} << 21;       // at most so many between two
 constexpr std::size_t kScoutSpread = 250;
 constexpr double kScoutUnits = 4096;             // weight of a record of the first cost
 constexpr double kMostWeight = 1099511627776.0;  // 2^40
@@ -30,20 +31,20 @@ std::string count_text(const char* name, std::size_t expected, std::size_t got) 
 }
 
 void check_numbers(const char* name, std::span<const double> numbers) {
-  bool fine = true;
-  for (const double x : numbers) fine &= x >= 0 && x <= 1e300;
-  if (fine) return;
+  std::size_t wrong = 0;
+  for (const double x : numbers) wrong += !(x >= 0 && x <= 1e300);
+  if (wrong == 0) return;
   for (std::size_t i = 0; i < numbers.size(); ++i)
     if (!(numbers[i] >= 0 && numbers[i] <= 1e300))
       throw std::invalid_argument(std::string(name) + ": expected finite numbers from 0, got " +
                                   std::to_string(numbers[i]) + " in row " + std::to_string(i));
 }
 
-// The least row after `row` at which the table is looked at.
+// The least row after `row` at which the table is looked at: eight times while rows double.
 std::uint64_t next_look(std::uint64_t row) noexcept {
   if (row < kFirstLook) return kFirstLook;
-  if (row >= kLook) return (row / kLook + 1) * kLook;
-  return std::uint64_t{1} << std::bit_width(row);
+  const std::uint64_t step = std::min(std::bit_floor(row) / 8, kLook);
+  return (row / step + 1) * step;
 }
 
 constexpr std::size_t register_of(Key id) noexcept {
@@ -218,7 +219,8 @@ void KeyProfile::fill(const Batch& values, const Part& part, std::uint32_t* plac
 void KeyProfile::add(const Part& part, const std::uint32_t* places) {
   const std::size_t rows = part.ids.size();
   if (part.records == nullptr) {
-    for (std::size_t i = 0; i < rows; ++i) ++count_[places[i]];
+    std::uint64_t* const counts = count_.data();
+    for (std::size_t i = 0; i < rows; ++i) ++counts[places[i]];
     records_ += rows;
   } else {
     for (std::size_t i = 0; i < rows; ++i) {
@@ -226,11 +228,10 @@ void KeyProfile::add(const Part& part, const std::uint32_t* places) {
       records_ += static_cast<std::uint64_t>(part.records[i]);
     }
   }
-  if (part.costs != nullptr)
-    for (std::size_t i = 0; i < rows; ++i) {
-      costs_[places[i]] += part.costs[i];
-      cost_ += part.costs[i];
-    }
+  if (part.costs != nullptr) {
+    double* const costs = costs_.data();
+    for (std::size_t i = 0; i < rows; ++i) costs[places[i]] += part.costs[i];
+  }
   if (part.states != nullptr)
     for (std::size_t i = 0; i < rows; ++i) states_[places[i]] += part.states[i];
 }
@@ -481,7 +482,6 @@ void KeyProfile::merge(const KeyProfile& other) {
   }
   records_ += other.records_;
   rows_ += other.rows_;
-  cost_ += other.cost_;
   if (unit_ == other.unit_ || unit_ == 0) scout_.merge(other.scout_);
   if (unit_ == 0) unit_ = other.unit_;
   names_.expect(kinds, "other");
@@ -490,6 +490,10 @@ void KeyProfile::merge(const KeyProfile& other) {
     registers_[i] = std::max(registers_[i], other.registers_[i]);
   const unsigned least = *std::min_element(registers_.begin(), registers_.end());
   unmarked_ = ((Key{1} << least) - 1) << kRegisterBits;
+}
+
+double KeyProfile::cost() const noexcept {
+  return std::accumulate(costs_.begin(), costs_.end(), 0.0);
 }
 
 void KeyProfile::restart() {
@@ -501,7 +505,6 @@ void KeyProfile::restart() {
   std::fill(registers_.begin(), registers_.end(), std::uint8_t{0});
   unmarked_ = 0;
   records_ = rows_ = 0;
-  cost_ = 0;
   all_here_ = true;
   scout_.reset();
   forget_names();

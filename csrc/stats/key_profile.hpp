@@ -9,8 +9,9 @@
 //   While the table has room, a key enters it with its first record.
 //   Of the first kFilling records all, then those of every 16th block of 512 (in an order without a
 //   period) that are not of a monitored key go to a sketch, the scout (filtered_counters.hpp).
-//   After 2^12, 2^13, ..., 2^22 records and then every 2^22, keys of the scout take the places of
-//   monitored keys that are surely lighter; those return their sums to their identifiers.
+//   From row 2^12 on, eight times while the rows double and at least every 2^21 rows, keys of the
+//   scout take the places of monitored keys that are surely lighter; those return their sums to
+//   their identifiers.
 // A key that enters takes from its identifier what the scout has surely seen of it (records alone:
 // where there are costs the scout counts in another unit, and nothing is taken); what is left in
 // the identifier is the key's error.
@@ -70,7 +71,7 @@ class KeyProfile {
   // out[i]: whether the key of row i is monitored.
   void find(const Batch& values, std::span<std::uint8_t> out) const;
   [[nodiscard]] std::uint64_t records() const noexcept { return records_; }
-  [[nodiscard]] double cost() const noexcept { return cost_; }
+  [[nodiscard]] double cost() const noexcept;
   [[nodiscard]] bool costed() const noexcept { return costed_; }
   [[nodiscard]] double distinct() const;
   // Whether every key is monitored, without error.
@@ -127,7 +128,6 @@ class KeyProfile {
   double unit_ = 0;  // of the scout's weights, where there are costs
   std::uint64_t records_ = 0;
   std::uint64_t rows_ = 0;  // of batches; fewer than records where rows stand for several
-  double cost_ = 0;
   FilteredCounters scout_;
   Names names_;
   std::vector<std::uint8_t> registers_;

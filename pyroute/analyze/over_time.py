@@ -275,7 +275,8 @@ def micros(batch: Batch, name: str) -> npt.NDArray[np.int64]:
             raise InputError(f"{where}: expected finite times, got one that is not")
         most = float(np.abs(numbers).max()) if len(numbers) else 0.0
         scale = next((s for limit, s in _SCALES if most < limit), 1e-3)
-        return np.round(numbers * scale).astype(np.int64)
+        whole: npt.NDArray[np.int64] = np.round(numbers * scale).astype(np.int64)
+        return whole
     raise InputError(f"{where}: expected times, got {kind}")
 
 

@@ -225,8 +225,8 @@ def scan(
             wait(running, return_when=FIRST_EXCEPTION)
         finally:
             stop.set()
-        for one in running:
-            one.result()
+        for future in running:
+            future.result()
     for other in passes[1:]:
         passes[0].merge(other)
     return passes[0]

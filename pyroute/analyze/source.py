@@ -246,7 +246,8 @@ def _sniffed(start: bytes) -> str:
 
 
 def _stdin(kind: str | None) -> File:
-    start = sys.stdin.buffer.peek(64)  # type: ignore[attr-defined]
+    stream: Any = sys.stdin.buffer
+    start = stream.peek(64)
     if not start:
         raise InputError("stdin: expected data, got nothing")
     return File("-", kind or _sniffed(start))

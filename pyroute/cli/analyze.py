@@ -293,7 +293,9 @@ def _hot_table(found: Findings, namer: Namer, top: int, unit: str) -> Any:
     for title in ("", "key", unit, *(["at most"] if bounded else []), "share", "fair shares"):
         table.add_column(title, justify="left" if title == "key" else "right")
     table.add_column("home")
-    homes = found.plan.router.route(found.hot.values[:top]) if found.plan.router else []
+    router = found.plan.router
+    assert router is not None
+    homes = router.route(found.hot.values[:top])
     for i in range(min(top, len(low))):
         more = [f"{low[i] + error[i]:,.6g}" if error[i] else "exact"] if bounded else []
         share = low[i] / found.total if found.total else 0.0

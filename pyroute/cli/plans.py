@@ -326,8 +326,8 @@ def _value(words: list[str], known: list[Any], text: bool) -> Any:
     like = known[0] if known else None
     kinds = like if isinstance(like, tuple) else (like,) * len(words)
     if known and isinstance(like, tuple) != (len(words) > 1):
-        parts = len(like) if isinstance(like, tuple) else 1
-        raise CommandError(f"KEY: expected {parts} parts, got {len(words)}")
+        wanted = len(like) if isinstance(like, tuple) else 1
+        raise CommandError(f"KEY: expected {wanted} parts, got {len(words)}")
     if len(kinds) != len(words):
         raise CommandError(f"KEY: expected {len(kinds)} parts, got {len(words)}")
     parts = [_typed(word, kind, text) for word, kind in zip(words, kinds, strict=True)]

