@@ -3,9 +3,11 @@
     python examples/spark_straggler.py
 
 A few users click far more than the others. Spark hashes users to partitions, so that one task gets
-most of the work and the stage waits for it. `su.balanced` counts the users, plans, and moves the few
-that are in the way; the rest of the job stays as it was.
+most of the work and the stage waits for it. `su.balanced` counts the users, plans, and moves the
+few that are in the way; the rest of the job stays as it was.
 """
+
+from pyspark.sql import functions as F
 
 import spark_udf as su
 from spark_udf.session import local_session
@@ -21,15 +23,9 @@ def clicks(spark, rows=ROWS):
 
 
 def busiest(df):
-    """Rows of the largest partition, by the mean: how much longer the stage takes than it has to."""
-    sizes = [row["count"] for row in df.groupBy(spark_partition()).count().collect()]
+    """Rows of the largest partition by the mean: how much longer the stage takes than it must."""
+    sizes = [row["count"] for row in df.groupBy(F.spark_partition_id()).count().collect()]
     return max(sizes) * TASKS / sum(sizes)
-
-
-def spark_partition():
-    from pyspark.sql import functions as F
-
-    return F.spark_partition_id()
 
 
 def main(spark=None, rows=ROWS):

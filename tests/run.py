@@ -160,7 +160,7 @@ def types(run: Run) -> None:
 
 def unit(run: Run) -> None:
     """All tests; those of the kernels also on the portable path; the examples of the docstrings."""
-    others = ["--ignore=tests/spark", "--ignore=tests/protocol"]
+    others = ["--ignore=tests/spark", "--ignore=tests/protocol", "--ignore=tests/browser"]
     run.pytest("tests", *others)
     run.pytest("-m", "kernel", "tests", *others, PYROUTE_SIMD="portable")
     run.pytest("--doctest-modules", "--doctest-ignore-import-errors", "pyroute", may_be_empty=True)
@@ -174,6 +174,21 @@ def protocol(run: Run) -> None:
 def spark(run: Run) -> None:
     """Everything that needs a real Spark."""
     run.pytest("tests/spark", may_be_empty=os.environ.get("PYROUTE_REQUIRE") != "all")
+
+
+def browser(run: Run) -> None:
+    """The report and the live page in a real Chromium."""
+    run.pytest("tests/browser", may_be_empty=os.environ.get("PYROUTE_REQUIRE") != "all")
+
+
+def docs(run: Run) -> None:
+    """The pages of docs/ build, with every link and name in them."""
+    mkdocs = PYTHON.with_name("mkdocs")
+    if not mkdocs.exists():
+        raise MissingError("mkdocs: pip install 'pyroute-core[docs]'")
+    site = BUILD / "site"
+    command = [mkdocs, "build", "--strict", "--quiet", "--site-dir", site]
+    run.command(*command, NO_MKDOCS_2_WARNING="1")
 
 
 def sanitize(run: Run) -> None:
@@ -192,7 +207,7 @@ def sanitize(run: Run) -> None:
     shutil.copy(ROOT / "pyproject.toml", lib)
     run.pytest(
         *("-m", "kernel", "-p", "no:cacheprovider", "tests"),
-        *("--ignore=tests/spark", "--ignore=tests/protocol"),
+        *("--ignore=tests/spark", "--ignore=tests/protocol", "--ignore=tests/browser"),
         cwd=lib,
         PYTHONPATH=str(lib),
         PYTHONMALLOC="malloc",
@@ -267,6 +282,8 @@ PARTS = [
     Part(unit, 240),
     Part(protocol, 240),
     Part(spark, 600),
+    Part(browser, 90),
+    Part(docs, 60),
     Part(sanitize, 240),
     Part(sdist, 240),
 ]
