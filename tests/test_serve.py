@@ -1,5 +1,6 @@
 """The live page: what it reads, who may read it, and what it survives."""
 
+import contextlib
 import http.client
 import json
 import re
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -612,3 +614,95 @@ def test_opentelemetry():
     }
     assert found == {"hits": [({"who": "a"}, 3)], "level": [({}, 1.5)]}
     provider.shutdown()
+
+
+# a store of settings -------------------------------------------------------------------------
+
+
+class Documents:
+    """What `ConfigStore` shows of itself, in memory."""
+
+    def __init__(self):
+        self.values, self.versions, self.broken = {}, {}, set()
+
+    def put(self, name, value):
+        self.values[name] = value
+        self.versions[name] = self.versions.get(name, 0) + 1
+
+    def names(self):
+        if "store" in self.broken:
+            raise ConnectionError("no ZooKeeper answers")
+        return sorted(self.values)
+
+    def get(self, name):
+        if name in self.broken:
+            raise ValueError("version 2: checksum")
+        return SimpleNamespace(version=self.versions[name], value=self.values[name])
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def settings(monkeypatch):
+    store = Documents()
+    kind = SimpleNamespace(open=lambda place, wait: store)
+    module = SimpleNamespace(ConfigStore=kind)
+    monkeypatch.setattr("pyroute.serve.settings.import_module", lambda name: module)
+    return store
+
+
+def status(decision):
+    versions = {"count": 3}
+    return {"phase": "idle", "epoch": 4, "decision": decision, "versions": versions}
+
+
+def test_reads_settings(settings):
+    import pyroute as pr
+
+    settings.put("urls/spout->count", {"kind": "split", "ratio": [3, 1], "tasks": ["w1", "w2"]})
+    settings.put("words/split->count", pr.Router(4, {"anna": 2}).to_bytes())
+    source = open_source("storm:dir:/somewhere")
+    page = source.read()
+    assert [(part.name, part.share) for part in page.ratio] == [("w1", 0.75), ("w2", 0.25)]
+    facts = {fact.name: fact.detail for fact in page.facts}
+    assert facts["words/split->count"] == "1 keys in a table over 4 tasks"
+    assert page.events == ()
+    settings.put("urls/status", status("nothing"))
+    source.read()
+    settings.put("urls/status", status("count: applied: gain 0.2 >= 0.02"))
+    settings.put("urls/spout->count", {"ratio": [1, 0]})
+    events = source.read().events
+    assert {event.kind for event in events} == {"ratio", "applied"}
+    assert any("count at version 3" in event.text for event in events)
+    settings.put("urls/spout->count", pr.DynamicGrouping.from_ratio([1, 1]).to_bytes())
+    assert [part.share for part in source.read().ratio] == [0.5, 0.5]
+
+
+def test_settings_survive(settings):
+    watcher = Watcher([open_source("dir:/somewhere")])
+    assert "no documents" in watcher.problems[0]
+    settings.put("a/b->c", {"ratio": [1, 1]})
+    settings.put("damaged", b"\x00")
+    settings.broken.add("damaged")
+    watcher.look()
+    page = json.loads(watcher.current[1])
+    assert page["warnings"] == ["damaged: version 2: checksum"]
+    assert len(page["ratio"]) == 2
+    settings.broken.add("store")
+    watcher.look()
+    assert "no ZooKeeper answers" in watcher.problems[0]
+    settings.broken.clear()
+    watcher.look()
+    assert not watcher.problems
+
+
+def test_settings_of_a_directory(tmp_path):
+    control = pytest.importorskip("pyroute.control", reason="pyroute.control is not there")
+    with contextlib.closing(control.ConfigStore.open(f"dir:{tmp_path}")) as store:
+        store.put("a/b->c", {"ratio": [7, 3, 2]}, expect_version=0)
+        source = open_source(f"storm:dir:{tmp_path}")
+        assert [round(12 * part.share) for part in source.read().ratio] == [7, 3, 2]
+        store.put("a/b->c", {"ratio": [1, 1, 1]}, expect_version=1)
+        assert "ratio" in source.read().events[0].kind
+        source.close()

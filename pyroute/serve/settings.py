@@ -135,9 +135,10 @@ def shares(value: Any) -> tuple[Share, ...]:
     if isinstance(value, dict) and isinstance(value.get("ratio"), list | dict):
         ratio = value["ratio"]
         if isinstance(ratio, list):
-            names = value.get("tasks")
-            known = isinstance(names, list) and len(names) == len(ratio)
-            ratio = dict(zip(names if known else range(len(ratio)), ratio, strict=True))
+            names: Any = value.get("tasks")
+            if not isinstance(names, list) or len(names) != len(ratio):
+                names = range(len(ratio))
+            ratio = dict(zip(names, ratio, strict=True))
         numbers = {name: x for name, x in ratio.items() if isinstance(x, int | float) and x >= 0}
         whole = sum(numbers.values())
         if whole > 0:
