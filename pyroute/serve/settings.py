@@ -103,8 +103,8 @@ def _words(value: Any) -> str:
         versions = value.get("versions")
         shown = versions.items() if isinstance(versions, dict) else ()
         routers = ", ".join(f"{name} at version {version}" for name, version in shown)
-        parts = [f"{value['phase']}, epoch {value['epoch']}", str(value["decision"]), routers]
-        return "; ".join(part for part in parts if part)
+        said = [f"{value['phase']}, epoch {value['epoch']}", str(value["decision"]), routers]
+        return "; ".join(text for text in said if text)
     router = router_of(value)
     if router is not None:
         return f"{len(router.table):,} keys in a table over {len(router.tasks)} tasks"
