@@ -13,7 +13,7 @@ $(error PYTHON: expected Python >= 3.11 on the path, got none; name one with mak
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test run bench papers sanitize csrc storm format clean
+.PHONY: help venv build test run bench papers docs sanitize csrc storm format clean
 
 help:
 	@echo 'make run       build, then the main job'
@@ -22,6 +22,7 @@ help:
 	@echo 'make build     editable install with the extras that the tests need into .venv'
 	@echo 'make bench     comparison with the peers of the extra bench'
 	@echo 'make papers    the figures of the papers, as tables and plots'
+	@echo 'make docs      the pages of docs/ as a web site in build/site'
 	@echo 'make sanitize  kernel tests under the address and undefined-behaviour sanitizers'
 	@echo 'make csrc      kernels alone, without the headers of Python, warnings as errors'
 	@echo 'make storm     the jar for Storm, into the package (needs Maven and a JDK)'
@@ -40,11 +41,11 @@ help:
 
 # Without isolation, so that the objects of an earlier build are still up to date.
 .venv/installed: pyproject.toml .venv/build-requires
-	$(PIP) install --no-build-isolation --editable '.[dev,spark,cli]'
+	$(PIP) install --no-build-isolation --editable '.[dev,docs,spark,cli]'
 	@touch $@
 
 .venv/installed-bench: .venv/installed
-	$(PIP) install --no-build-isolation --editable '.[dev,spark,cli,bench]'
+	$(PIP) install --no-build-isolation --editable '.[dev,docs,spark,cli,bench]'
 	@touch $@
 
 venv: .venv/made
@@ -66,6 +67,10 @@ papers: build .venv/installed-bench
 	@$(BIN)/python -m bench.papers.fang
 	@$(BIN)/python -m bench.papers.rivetti --write
 	@$(BIN)/python -m bench.papers.predictive --write
+
+docs: build
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	@echo 'build/site/index.html'
 
 sanitize: build
 	@$(PYTHON) tests/run.py sanitize

@@ -1,7 +1,8 @@
-"""The files that a RoutedStream leaves for others to read, written without Spark, for tests."""
+"""What a RoutedStream and control leave for others to read, written without them, for tests."""
 
 import base64
 import json
+import sqlite3
 import zlib
 from pathlib import Path
 
@@ -71,3 +72,54 @@ class Stream:
     def _write(self, name, data):
         self._hidden("tmp").write_bytes(data)
         self._hidden("tmp").rename(self.directory / name)
+
+
+class Control:
+    """A store of control, schema 1, as its header draws it."""
+
+    TABLES = """
+        CREATE TABLE pyroute_about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+        CREATE TABLE layouts (id INTEGER PRIMARY KEY AUTOINCREMENT, names TEXT NOT NULL UNIQUE);
+        CREATE TABLE samples (id INTEGER PRIMARY KEY AUTOINCREMENT, host TEXT NOT NULL,
+            worker TEXT NOT NULL, sent DOUBLE NOT NULL, received DOUBLE NOT NULL,
+            layout INTEGER NOT NULL, data BLOB NOT NULL);
+        CREATE TABLE decisions (id INTEGER PRIMARY KEY AUTOINCREMENT, time DOUBLE NOT NULL,
+            edge TEXT NOT NULL, version INTEGER NOT NULL, source TEXT NOT NULL,
+            ratio TEXT NOT NULL, reasons TEXT NOT NULL);
+        CREATE TABLE events (id INTEGER PRIMARY KEY AUTOINCREMENT, time DOUBLE NOT NULL,
+            kind TEXT NOT NULL, text TEXT NOT NULL);
+        INSERT INTO pyroute_about VALUES ('schema', '1');
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+        self.connection = sqlite3.connect(self.path, isolation_level=None)
+        self.connection.execute("PRAGMA journal_mode=WAL")
+        self.connection.executescript(self.TABLES)
+
+    def __del__(self):
+        self.connection.close()
+
+    def turn(self, time, workers, forecast=()):
+        """One report of each worker: its milliseconds per record, and as many records a second."""
+        for worker, value in workers.items():
+            features = {"records_per_s": value, "service_ms": value}
+            if worker in forecast:
+                features["forecast_ms"] = forecast[worker]
+            names = json.dumps(sorted(features))
+            self.connection.execute("INSERT OR IGNORE INTO layouts (names) VALUES (?)", [names])
+            found = self.connection.execute("SELECT id FROM layouts WHERE names = ?", [names])
+            data = np.array([features[name] for name in sorted(features)], "<f8").tobytes()
+            self.connection.execute(
+                "INSERT INTO samples (host, worker, sent, received, layout, data)"
+                " VALUES ('h', ?, ?, ?, ?, ?)",
+                [worker, time, time, found.fetchone()[0], data],
+            )
+
+    def decide(self, version, ratio, why):
+        """A ratio that was published."""
+        self.connection.execute(
+            "INSERT INTO decisions (time, edge, version, source, ratio, reasons)"
+            " VALUES (?, 'urls/spout->count', ?, 'measured', ?, ?)",
+            [float(version), version, json.dumps(ratio), json.dumps([why])],
+        )

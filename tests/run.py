@@ -182,13 +182,28 @@ def control(run: Run) -> None:
 
 
 def storm(run: Run) -> None:
-    """Everything that needs a real Storm: the jar, a LocalCluster, a cluster of processes."""
-    run.pytest(*STORM, may_be_empty=os.environ.get("PYROUTE_REQUIRE") != "all")
+    """Bolts over pipes, and on a real Storm: the jar, a LocalCluster, a cluster of processes."""
+    run.pytest("tests/storm")
 
 
 def spark(run: Run) -> None:
     """Everything that needs a real Spark."""
     run.pytest("tests/spark", may_be_empty=os.environ.get("PYROUTE_REQUIRE") != "all")
+
+
+def browser(run: Run) -> None:
+    """The report and the live page in a real Chromium."""
+    run.pytest("tests/browser", may_be_empty=os.environ.get("PYROUTE_REQUIRE") != "all")
+
+
+def docs(run: Run) -> None:
+    """The pages of docs/ build, with every link and name in them."""
+    mkdocs = PYTHON.with_name("mkdocs")
+    if not mkdocs.exists():
+        raise MissingError("mkdocs: pip install 'pyroute-core[docs]'")
+    site = BUILD / "site"
+    command = [mkdocs, "build", "--strict", "--quiet", "--site-dir", site]
+    run.command(*command, NO_MKDOCS_2_WARNING="1")
 
 
 def sanitize(run: Run) -> None:
@@ -283,6 +298,8 @@ PARTS = [
     Part(control, 240),
     Part(storm, 300),
     Part(spark, 600),
+    Part(browser, 90),
+    Part(docs, 60),
     Part(sanitize, 240),
     Part(sdist, 240),
 ]

@@ -1,20 +1,23 @@
 """The live page: what it reads, who may read it, and what it survives."""
 
+import contextlib
 import http.client
 import json
 import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from live_stream import BIG, Stream
+from live_stream import BIG, Control, Stream
 from pyroute import metrics
 from pyroute.serve import Server, SourceError, Watcher, open_source
 from pyroute.serve.server import is_loopback
@@ -213,6 +216,108 @@ def test_before_the_first_batch(tmp_path):
     page = json.loads(watcher.current[1])
     assert page["title"] == "Waiting for the first numbers"
     assert "no batch was committed yet" in page["sources"][0]["detail"]
+
+
+# the store of control ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def control(tmp_path):
+    return Control(tmp_path / "control.db")
+
+
+def test_reads_control(control):
+    control.turn(0, {"w1": 10.0, "w2": 30.0})
+    control.turn(1, {"w1": 12.0, "w2": 90.0}, forecast={"w2": 80.0})
+    control.decide(1, {"w1": 3, "w2": 1}, "w2 is slow")
+    control.decide(2, {"w1": 1, "w2": 0}, "w2 is bypassed")
+    page = open_source(str(control.path)).read()
+    assert [(share.name, share.share, share.note) for share in page.ratio] == [
+        ("w1", 1.0, ""),
+        ("w2", 0.0, "bypassed"),
+    ]
+    assert [(task.task, task.before) for task in page.tasks] == [("w1", 12.0), ("w2", 90.0)]
+    assert page.heat.tasks == ("w1", "w2")
+    forecasts = {series.title: series for series in page.forecasts}
+    assert [line.name for line in forecasts["w2"].lines] == ["measured", "forecast"]
+    assert forecasts["w2"].lines[1].values == (None, 0.08)
+    assert forecasts["w1"].lines[0].values == (0.01, 0.012)
+    assert "bypassed" in page.events[0].text
+    assert page.unit == "records per second"
+
+
+def test_control_is_read_only(control):
+    control.turn(0, {"w1": 10.0})
+    control.connection.close()
+    before = control.path.read_bytes()
+    open_source(f"control:{control.path}").read()
+    assert control.path.read_bytes() == before
+
+
+def locked(control):
+    other = sqlite3.connect(control.path, isolation_level=None)
+    other.execute("PRAGMA journal_mode=DELETE")
+    other.execute("BEGIN EXCLUSIVE")
+    return other.close
+
+
+def not_a_database(control):
+    kept = control.path.read_bytes()
+    control.path.write_bytes(b"this is no database, whatever it is" * 100)
+    return lambda: control.path.write_bytes(kept)
+
+
+def cut_off(control):
+    kept = control.path.read_bytes()
+    control.path.write_bytes(kept[: len(kept) // 2])
+    return lambda: control.path.write_bytes(kept)
+
+
+def gone(control):
+    control.path.rename(f"{control.path}.away")
+    return lambda: Path(f"{control.path}.away").rename(control.path)
+
+
+def another_schema(control):
+    with sqlite3.connect(control.path) as other:
+        other.execute("UPDATE pyroute_about SET value = '99'")
+
+    def back():
+        with sqlite3.connect(control.path) as again:
+            again.execute("UPDATE pyroute_about SET value = '1'")
+        again.close()
+
+    other.close()
+    return back
+
+
+@pytest.mark.parametrize("damage", [locked, not_a_database, cut_off, gone, another_schema])
+def test_control_survives(control, damage):
+    for i in range(50):
+        control.turn(i, {"w1": 10.0, "w2": 20.0})
+    control.connection.close()
+    watcher = Watcher([open_source(f"control:{control.path}")])
+    assert not watcher.problems
+    repair = damage(control)
+    watcher.look()
+    assert len(watcher.problems) == 1
+    page = json.loads(watcher.current[1])
+    assert page["sources"][0]["tone"] == "bad"
+    assert page["tasks"]  # what was read last
+    repair()
+    watcher.look()
+    assert not watcher.problems
+
+
+def test_two_sources_make_one_page(stream, control):
+    control.turn(0, {"w1": 10.0})
+    control.decide(1, {"w1": 1}, "alone")
+    watcher = Watcher([open_source(str(stream.directory)), open_source(str(control.path))])
+    page = json.loads(watcher.current[1])
+    assert page["title"] == "clicks"
+    assert page["ratio"]
+    assert page["hot_keys"]
+    assert len(page["sources"]) == 2
 
 
 # who may read it -----------------------------------------------------------------------------
@@ -509,3 +614,95 @@ def test_opentelemetry():
     }
     assert found == {"hits": [({"who": "a"}, 3)], "level": [({}, 1.5)]}
     provider.shutdown()
+
+
+# a store of settings -------------------------------------------------------------------------
+
+
+class Documents:
+    """What `ConfigStore` shows of itself, in memory."""
+
+    def __init__(self):
+        self.values, self.versions, self.broken = {}, {}, set()
+
+    def put(self, name, value):
+        self.values[name] = value
+        self.versions[name] = self.versions.get(name, 0) + 1
+
+    def names(self):
+        if "store" in self.broken:
+            raise ConnectionError("no ZooKeeper answers")
+        return sorted(self.values)
+
+    def get(self, name):
+        if name in self.broken:
+            raise ValueError("version 2: checksum")
+        return SimpleNamespace(version=self.versions[name], value=self.values[name])
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def settings(monkeypatch):
+    store = Documents()
+    kind = SimpleNamespace(open=lambda place, wait: store)
+    module = SimpleNamespace(ConfigStore=kind)
+    monkeypatch.setattr("pyroute.serve.settings.import_module", lambda name: module)
+    return store
+
+
+def status(decision):
+    versions = {"count": 3}
+    return {"phase": "idle", "epoch": 4, "decision": decision, "versions": versions}
+
+
+def test_reads_settings(settings):
+    import pyroute as pr
+
+    settings.put("urls/spout->count", {"kind": "split", "ratio": [3, 1], "tasks": ["w1", "w2"]})
+    settings.put("words/split->count", pr.Router(4, {"anna": 2}).to_bytes())
+    source = open_source("storm:dir:/somewhere")
+    page = source.read()
+    assert [(part.name, part.share) for part in page.ratio] == [("w1", 0.75), ("w2", 0.25)]
+    facts = {fact.name: fact.detail for fact in page.facts}
+    assert facts["words/split->count"] == "1 keys in a table over 4 tasks"
+    assert page.events == ()
+    settings.put("urls/status", status("nothing"))
+    source.read()
+    settings.put("urls/status", status("count: applied: gain 0.2 >= 0.02"))
+    settings.put("urls/spout->count", {"ratio": [1, 0]})
+    events = source.read().events
+    assert {event.kind for event in events} == {"ratio", "applied"}
+    assert any("count at version 3" in event.text for event in events)
+    settings.put("urls/spout->count", pr.DynamicGrouping.from_ratio([1, 1]).to_bytes())
+    assert [part.share for part in source.read().ratio] == [0.5, 0.5]
+
+
+def test_settings_survive(settings):
+    watcher = Watcher([open_source("dir:/somewhere")])
+    assert "no documents" in watcher.problems[0]
+    settings.put("a/b->c", {"ratio": [1, 1]})
+    settings.put("damaged", b"\x00")
+    settings.broken.add("damaged")
+    watcher.look()
+    page = json.loads(watcher.current[1])
+    assert page["warnings"] == ["damaged: version 2: checksum"]
+    assert len(page["ratio"]) == 2
+    settings.broken.add("store")
+    watcher.look()
+    assert "no ZooKeeper answers" in watcher.problems[0]
+    settings.broken.clear()
+    watcher.look()
+    assert not watcher.problems
+
+
+def test_settings_of_a_directory(tmp_path):
+    control = pytest.importorskip("pyroute.control", reason="pyroute.control is not there")
+    with contextlib.closing(control.ConfigStore.open(f"dir:{tmp_path}")) as store:
+        store.put("a/b->c", {"ratio": [7, 3, 2]}, expect_version=0)
+        source = open_source(f"storm:dir:{tmp_path}")
+        assert [round(12 * part.share) for part in source.read().ratio] == [7, 3, 2]
+        store.put("a/b->c", {"ratio": [1, 1, 1]}, expect_version=1)
+        assert "ratio" in source.read().events[0].kind
+        source.close()

@@ -119,7 +119,7 @@ class Interval:
     label
         What the axis says of it: a time or a number.
     loads
-        Load per task.
+        Load per task, by its number or by the name of its worker.
     migrated_bytes, keys_moved
         State that moved into this interval.
     expected_imbalance
@@ -131,7 +131,7 @@ class Interval:
     """
 
     label: str
-    loads: Mapping[int, float]
+    loads: Mapping[int, float] | Mapping[str, float]
     migrated_bytes: int | None = None
     keys_moved: int | None = None
     expected_imbalance: float | None = None
@@ -351,7 +351,7 @@ def build(
     top: TopKeys | None = None,
     total: float | None = None,
     hot_keys: Iterable[HotKey] | None = None,
-    loads: Mapping[int, float] | None = None,
+    loads: Mapping[int, float] | Mapping[str, float] | None = None,
     intervals: Iterable[Interval] = (),
     locality: Iterable[Locality] = (),
     facts: Iterable[Fact] = (),
@@ -422,7 +422,7 @@ def build(
 
 def _tasks(
     plan: Plan | None,
-    loads: Mapping[int, float] | None,
+    loads: Mapping[int, float] | Mapping[str, float] | None,
     history: Sequence[Interval],
     notes: list[Words],
 ) -> tuple[TaskLoad, ...]:

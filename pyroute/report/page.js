@@ -302,7 +302,7 @@ const pyroute = (() => {
         if (gw > 44 && gh > 20) ground.push(label(x + 9, y + 18, fit(k.key.text, gw - 14, 8.1), { class: "strong", style: ink, "pointer-events": "none" }), gh > 38 && label(x + 9, y + 34, percent(k.share), { class: "small", style: ink, "pointer-events": "none" }));
       }
       const hatch = s("defs", {}, s("pattern", { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, s("rect", { width: 2.4, height: 6, fill: "var(--card)", opacity: 0.55 })));
-      const bars = shown.slice(0, 12), step = height / Math.max(12, bars.length), most = bars[0].share, lw = Math.min(150, bw * 0.36), scale = (v) => lw + (bw - lw - 60) * (v / most);
+      const bars = shown.slice(0, 12), step = height / Math.max(12, bars.length), most = bars[0].share, lw = Math.min(166, bw * 0.42), scale = (v) => lw + (bw - lw - 60) * (v / most);
       const rows = bars.map((k, i) => {
         const y = step * i, mid = y + step / 2, sure = k.count ? k.share * (1 - k.error / k.count) : 0, color = k.share > limit ? "var(--hot)" : "var(--accent)";
         return [label(lw - 8, mid + 4, fit(k.key.text, lw - 10, 7.4), { "text-anchor": "end" }),

@@ -79,15 +79,32 @@ class Settings(Source):
         if before is None or before == version:
             return
         at = datetime.now(UTC).astimezone().strftime("%H:%M:%S")
-        text = f"{name}: version {before} to {version}, {_words(value)}"
-        self._events = (Event(at, "settings", text), *self._events)[:200]
+        text = f"{name}: {_words(value)}"
+        self._events = (Event(at, _kind(value), text), *self._events)[:200]
 
 
 def _facts(name: str, version: int, value: Any) -> Iterator[Fact]:
     yield Fact(name, f"version {version}", _words(value))
 
 
+def _kind(value: Any) -> str:
+    if _is_status(value):
+        return "applied" if "applied" in str(value["decision"]) else "plan"
+    return "ratio" if shares(value) else "settings"
+
+
+def _is_status(value: Any) -> bool:
+    """Whether it is what the manager of a Storm topology says of itself."""
+    return isinstance(value, dict) and {"phase", "decision", "epoch"} <= set(value)
+
+
 def _words(value: Any) -> str:
+    if _is_status(value):
+        versions = value.get("versions")
+        shown = versions.items() if isinstance(versions, dict) else ()
+        routers = ", ".join(f"{name} at version {version}" for name, version in shown)
+        said = [f"{value['phase']}, epoch {value['epoch']}", str(value["decision"]), routers]
+        return "; ".join(text for text in said if text)
     router = router_of(value)
     if router is not None:
         return f"{len(router.table):,} keys in a table over {len(router.tasks)} tasks"
@@ -117,9 +134,16 @@ def shares(value: Any) -> tuple[Share, ...]:
         return tuple(Share(f"task {task}", float(share)) for task, share in made.items())
     if isinstance(value, dict) and isinstance(value.get("ratio"), list | dict):
         ratio = value["ratio"]
-        rows = ratio.items() if isinstance(ratio, dict) else enumerate(ratio)
-        numbers = [(name, part) for name, part in rows if isinstance(part, int | float)]
-        whole = sum(part for _, part in numbers)
+        if isinstance(ratio, list):
+            names: Any = value.get("tasks")
+            if not isinstance(names, list) or len(names) != len(ratio):
+                names = range(len(ratio))
+            ratio = dict(zip(names, ratio, strict=True))
+        numbers = {name: x for name, x in ratio.items() if isinstance(x, int | float) and x >= 0}
+        whole = sum(numbers.values())
         if whole > 0:
-            return tuple(Share(f"task {name}", part / whole) for name, part in numbers)
+            return tuple(
+                Share(name if isinstance(name, str) else f"task {name}", part / whole)
+                for name, part in numbers.items()
+            )
     return ()

@@ -46,6 +46,8 @@ def open_source(place: str) -> Source:
     kind, _, rest = place.partition(":")
     if kind == "spark" and rest:
         return _spark(rest)
+    if kind == "control" and rest:
+        return _control(rest)
     if kind == "storm" and rest:
         return _settings(rest)
     if place.startswith(("dir:", "zk://")):
@@ -53,6 +55,8 @@ def open_source(place: str) -> Source:
     path = Path(place)
     if path.is_dir():
         return _spark(place)
+    if path.is_file():
+        return _control(place)
     raise SourceError(
         f"{place}: expected the directory of a stream, the file of a store, or spark:, control: or"
         " storm: and a place; there is nothing"
@@ -63,6 +67,12 @@ def _spark(place: str) -> Source:
     from pyroute.serve.spark import SparkStream
 
     return SparkStream(place)
+
+
+def _control(place: str) -> Source:
+    from pyroute.serve.control import ControlStore
+
+    return ControlStore(place)
 
 
 def _settings(place: str) -> Source:

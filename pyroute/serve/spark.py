@@ -213,7 +213,7 @@ def _facts(rows: list[dict[str, Any]]) -> Iterator[Fact]:
     last = rows[-1]
     yield Fact("batch", f"{last['batch_id']:,}", f"{last.get('rows') or 0:,} rows")
     version, table = last.get("router_version"), last.get("table")
-    yield Fact("router", f"version {version}", f"{table or 0:,} keys in its table")
+    yield Fact("router version", str(version), f"{table or 0:,} keys in its table")
     state = in_bytes(int(last.get("state_bytes") or 0))
     yield Fact("state", state, f"{last.get('state_rows') or 0:,} keys")
     moved = sum(int(row.get("bytes_moved") or 0) for row in rows)
