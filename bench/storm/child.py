@@ -4,8 +4,8 @@ A stream as Storm 2.8.3 writes it goes through a pipe to the child, and its answ
 back; feeding and draining are threads of one process. Every child emits each tuple directly to a
 task and acks it. pyroute's unescapes and hashes the key, routes it through a table of 3,000 keys
 over a ring, and counts it in a SpaceSaving of 1,000; the peers look the key up in a dictionary and
-count nothing. What is measured is CPU time (user and system) of the child, from the end of its
-set-up to its end; repetitions are interleaved.
+count nothing. "Pipes alone" moves as many bytes and does nothing else. What is measured is CPU time
+(user and system) of the child, from the end of its set-up to its end; repetitions are interleaved.
 """
 
 import argparse
@@ -51,6 +51,7 @@ CHILDREN = [
     Child("msgspec, Raw", "msgspec_child", {106: 1_000_000, 1024: 300_000}),
     Child("like storm.py", "lines_child", {106: 60_000, 1024: 20_000}),
     Child("pystorm", "pystorm_child", {106: 40_000, 1024: 20_000}),
+    Child("pipes alone", "pipes_child", {106: 6_000_000, 1024: 1_500_000}),
 ]
 
 
@@ -61,13 +62,11 @@ def stream(size, seed=1):
     ranks = rng.choice(KEYS, DISTINCT, p=weights / weights.sum())
     ids = rng.integers(-(2**63), 2**63 - 1, DISTINCT)
     messages = []
+    shell = '{"comp":"spout","tuple":["user%06d",%d,"%s"],"task":5,"stream":"default","id":"%d"}'
     for number, (rank, identifier) in enumerate(zip(ranks.tolist(), ids.tolist(), strict=True)):
-        shell = (
-            '{"comp":"spout","tuple":["user%06d",%d,"%s"],"task":5,"stream":"default","id":"%d"}'
-        )
-        bare = len(shell % (rank, number, "", identifier)) + len(END)
-        padding = "abcdefgh/ijklmnop"[: size - bare] if size < 200 else "x" * (size - bare)
-        messages.append((shell % (rank, number, padding.replace("/", ""), identifier)).encode())
+        bare = len(shell % (rank, 10 + number % 90, "", identifier)) + len(END)
+        padding = "x" * (size - bare)
+        messages.append((shell % (rank, 10 + number % 90, padding, identifier)).encode())
     return messages
 
 
@@ -155,7 +154,8 @@ def run(child, plan, messages, count):
     seconds, records = float(lines[-1][1]), int(lines[-1][2])
     assert records == count, (child.name, records, count, said[-500:])
     whole = bytes(first[: first.rindex(END) + len(END)])
-    plan.check(messages, whole)
+    if child.module != "pipes_child":
+        plan.check(messages, whole)
     if child.module == "pyroute_child":
         plan.check_routes(whole)
     return seconds / count, float(lines[-1][3]) / seconds, total / count
@@ -239,6 +239,14 @@ def page(data=None):
         value = Ratio(timings[peer, 106], timings["pyroute", 106]).value
         section.goals.append(
             Goal(f"{peer}, 106 B", f">= {wanted}x", f"{value:.1f}x", value >= wanted)
+        )
+    floor, ours = timings.get(("pipes alone", 106)), timings.get(("pyroute", 106))
+    if floor and ours:
+        section.say(
+            f"Of {ours.best:.0f} ns for a tuple of 106 B, moving its bytes through the two pipes"
+            f" takes {floor.best:.0f}: read 106, write 169. The rest is reading (what does not"
+            " change is compared with the message before, the tuple walked 32 bytes at a time),"
+            " hashing, the table, the sketch, and copying into the answers."
         )
     machine = data["machine"]
     section.say(

@@ -11,6 +11,12 @@ from pathlib import Path
 PATIENCE = 60.0
 """Seconds after which a test gives up; never an expectation."""
 
+QUIET = """
+import pyroute.storm.bolt
+pyroute.storm.bolt._Child.keepalive_seconds = 1000.0
+"""
+"""On a busy machine any test may take a second, and a sign of life would come in between."""
+
 TASKS = {"1": "__acker", "2": "words", "3": "words", "4": "bolt", "6": "count", "5": "count"}
 
 
@@ -65,7 +71,7 @@ class Jvm:
     def __init__(self, script, folder, conf=None, arguments=(), start=True):
         self.folder = Path(folder)
         path = self.folder / "child.py"
-        path.write_text(script)
+        path.write_text(QUIET + script)
         self.stderr = (self.folder / "stderr").open("w+b")
         self.child = subprocess.Popen(
             [sys.executable, path, *arguments],
