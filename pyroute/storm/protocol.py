@@ -239,6 +239,21 @@ TRANSITIONS: Final[dict[tuple[Role, str], _Rows]] = {
 The directions have a state each: the JVM may have sent more before the child answers.
 """
 
+
+def diagram() -> str:
+    """The table of transitions as Markdown, as docs/storm-bolts.md shows it."""
+    lines = ["| child | direction | state | messages | next state |", "|---|---|---|---|---|"]
+    for (role, direction), rows in TRANSITIONS.items():
+        way = "from the JVM" if direction == "receive" else "to the JVM"
+        for state, row in rows.items():
+            for after in State:
+                kinds = ", ".join(f"`{kind.__name__}`" for kind, to in row.items() if to is after)
+                if kinds:
+                    cells = (role.value, way, state.value, kinds, after.value)
+                    lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 _REQUESTS: Final = (Next, Acked, Failed, Activate, Deactivate)
 _HEARTBEAT_STREAM: Final = "__heartbeat"
 _TICK_STREAM: Final = "__tick"

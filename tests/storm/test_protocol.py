@@ -266,6 +266,11 @@ def test_every_transition_is_used():
     assert kinds["send"] == set(ml.Command.__args__) == set(ml._WRITERS)
 
 
+def test_the_page_shows_the_table():
+    page = Path(__file__).parents[2] / "docs" / "storm-bolts.md"
+    assert ml.diagram() in page.read_text()
+
+
 def test_mutated_transcripts():
     rng = random.Random(3)
     data = MESSAGES[MESSAGES.index(ml.END) + len(ml.END) :]

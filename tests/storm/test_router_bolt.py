@@ -135,7 +135,7 @@ def test_pipes_that_close(start):
     assert "stdout: expected Storm to read, got a closed pipe" in jvm.errors()
 
 
-def test_split_keys_are_routed_in_python(start):
+def test_split_keys(start):
     router = pr.Router(2, splits={"hot": [0, 1]})
     jvm = start(router, {"key": 0})
     jvm.say(*(record(i, "hot" if i % 2 else "cold", i) for i in range(200)))
