@@ -154,7 +154,7 @@ def class_path(*, local: bool) -> str:
                 archive.extractall(fresh)
             fresh.rename(folder)
             forget("unpacked-*")
-    return f"{storm()}/*:{folder}"
+    return f"{folder}:{storm()}/*"  # its resources before those of a jar
 
 
 def python_environment() -> dict[str, str]:
