@@ -20,7 +20,7 @@ from bench.peers import Scale
 from bench.spark.page import Raw, section_of, with_goals
 from bench.storm import jars, page
 
-SECTIONS = {"routers": "local", "groupings": "groupings"}
+SECTIONS = {"routers": "local", "groupings": "groupings", "hosts": "hosts"}
 
 
 def module(name: str) -> ModuleType:

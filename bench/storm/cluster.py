@@ -326,10 +326,15 @@ class Cluster:
                 self._in(namespace, "ip", "addr", "add", address, "dev", device), check=True
             )
             subprocess.run(self._in(namespace, "ip", "link", "set", device, "up"), check=True)
-            if self.rate:
-                limit = ["tbf", "rate", self.rate, "burst", "256kb", "latency", "50ms"]
-                command = self._in(namespace, "tc", "qdisc", "add", "dev", device, "root", *limit)
-                subprocess.run(command, check=True)
+        if self.rate:
+            self.limit(self.rate)
+
+    def limit(self, rate: str | None) -> None:
+        """Make the link between two hosts so slow ("20mbit"), or as fast as it can be."""
+        for host, namespace in enumerate(self.hosts):
+            change = ["tc", "qdisc", "del" if rate is None else "replace", "dev", f"pyr{host}"]
+            tbf = [] if rate is None else ["tbf", "rate", rate, "burst", "256kb", "latency", "50ms"]
+            subprocess.run(self._in(namespace, *change, "root", *tbf), check=rate is not None)
 
     @staticmethod
     def _in(namespace: Namespace, *command: str) -> list[str]:
@@ -430,7 +435,7 @@ class Cluster:
 
     def kill_topology(self, name: str) -> None:
         """End a topology at once."""
-        self.run(self.java("org.apache.storm.command.KillTopology", name, "-w", "0"))
+        self.run(self.java("pyroute.storm.testing.Kill", name))
 
     def run(self, command: Sequence[str], patience: float = PATIENCE) -> str:
         """Run a command inside, to its end; its output. `StormError` where it fails."""

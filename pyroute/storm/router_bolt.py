@@ -196,6 +196,12 @@ class RouterBolt(Bolt):
                 f" {known} tasks, got {len(router.tasks)}",
                 3,
             )
+        elif self._framed and not router._core.one_record:
+            self.log(
+                f"{self._document}: version {document.version} is ignored: expected a ring without"
+                " split keys, because this is a RouterShellBolt, got another",
+                3,
+            )
         elif self.router is None or router.version > self.router.version:
             self.router = router
 
@@ -260,10 +266,6 @@ class RouterBolt(Bolt):
 
     def _loop(self) -> NoReturn:
         assert self.router is not None
-        if self._framed and not self.router._core.one_record:
-            raise ValueError(
-                "router: expected a ring without split keys for a RouterShellBolt, got another"
-            )
         with self._lock:
             self._write_out()
             self._native = self._make_native()

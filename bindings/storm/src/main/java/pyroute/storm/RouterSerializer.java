@@ -6,7 +6,6 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -20,17 +19,17 @@ import org.apache.storm.multilang.ShellMsg;
 import org.apache.storm.multilang.SpoutMsg;
 import org.apache.storm.task.ShellBolt;
 import org.apache.storm.task.TopologyContext;
+import org.apache.storm.tuple.Tuple;
 
 /**
  * The serializer of {@link RouterShellBolt}: tuples stay here, only (sequence, key) goes to the child and (sequence, task)
  * comes back. docs/storm-frames.md draws the frames.
  *
- * <p>Two threads use it, ShellBolt's writer and its reader, and they share no lock: a slot per record in flight, which the
- * writer fills before the frame is written and the reader empties after the answer was used. The writer may wait in a
- * write or for a slot; the reader waits for input alone, so the child can always write, and then always reads again.
- *
- * <p>Frames are written when ShellBolt's queue is empty or the buffer is full: whatever is executed but not yet written
- * is in that queue, and the writer takes it next.
+ * <p>Threads. The executor's (records) and ShellBolt's writer (heartbeats, other messages) append frames to a buffer, under its
+ * lock and never for longer than it takes to copy them. A thread of our own swaps the buffer and writes it, with no lock: while a write waits, frames
+ * gather for the next. ShellBolt's reader takes no lock at all: a slot per record in flight, filled before its frame is in the
+ * buffer, emptied when its answer came. It emits and acks records itself; only other messages go through ShellBolt. So whatever waits, the child's output is read,
+ * the child reads on, and the write ends.
  */
 public final class RouterSerializer implements ISerializer {
     static final String TOKEN = "pyroute.router.token";
@@ -39,7 +38,9 @@ public final class RouterSerializer implements ISerializer {
 
     private static final long serialVersionUID = 1L;
     private static final int IN_FLIGHT = 1 << 16;
-    private static final int FULL = 1 << 14;
+    private static final int MOST = 1 << 20; // bytes that wait to be written
+    private static final long LINGER = 60_000; // nanoseconds in which frames gather
+    private static final int PATIENCE = 20; // rounds without a frame before the writer sleeps
 
     private static final int RECORD = 1;
     private static final int MESSAGE = 2;
@@ -50,32 +51,40 @@ public final class RouterSerializer implements ISerializer {
     private static final int FAILED = 4;
     private static final int ALIVE = 5;
 
-    private final transient AtomicReferenceArray<BoltMsg> inFlight = new AtomicReferenceArray<>(IN_FLIGHT);
+    private final transient AtomicReferenceArray<Tuple> inFlight = new AtomicReferenceArray<>(IN_FLIGHT);
     private transient Traffic traffic;
     private transient String stream;
-
-    // Of the writer.
     private transient OutputStream to;
-    private transient JsonSerializer json;
-    private transient ByteArrayOutputStream text;
+
+    // Of the buffer's lock.
+    private final transient Object lock = new Object();
+    private transient byte[] buffer;
+    private transient int used;
+    private transient boolean asleep;
+    private transient long stamp; // when a record was put into the buffer; 0: none is timed
+    private volatile boolean closed;
+    private volatile IOException failure;
+    private volatile int written; // sequences below it are in the buffer, or sent
+    private volatile long messages; // other than records and heartbeats
+
+    // Of the executor.
     private transient Map<String, Map<String, int[]>> positions;
     private transient String lastComponent;
     private transient String lastStream;
     private transient int[] lastPositions;
     private transient TopologyContext context;
     private transient String[] key;
-    private transient byte[] buffer;
-    private transient int used;
     private transient int sequence;
-    private transient long taken;
-    private volatile int written; // sequences below it were sent
+    private transient long records;
 
-    // Of the reader.
+    // Of ShellBolt's writer.
+    private transient JsonSerializer json;
+    private transient ByteArrayOutputStream text;
+
+    // Of ShellBolt's reader.
     private transient Input from;
-    private transient ShellMsg emit;
-    private transient ShellMsg ack;
-    private transient List<String> anchors;
-    private transient boolean ackNext;
+    private transient ShellMsg sync;
+    private transient int emitted;
 
     @Override
     public void initialize(OutputStream processIn, InputStream processOut) {
@@ -84,15 +93,10 @@ public final class RouterSerializer implements ISerializer {
         text = new ByteArrayOutputStream();
         json = new JsonSerializer();
         json.initialize(text, from);
-        buffer = new byte[2 * FULL];
+        buffer = new byte[1 << 15];
         positions = new HashMap<>();
-        emit = new ShellMsg();
-        emit.setCommand("emit");
-        emit.setNeedTaskIds(false);
-        anchors = new ArrayList<>();
-        anchors.add(null);
-        emit.setAnchors(anchors);
-        ack = new ShellMsg();
+        sync = new ShellMsg();
+        sync.setCommand("sync");
     }
 
     /** The greeting is the text of multilang, as every child knows it; frames follow. */
@@ -106,76 +110,178 @@ public final class RouterSerializer implements ISerializer {
             key[i] = (String) names.get(i);
         }
         stream = (String) conf.get(STREAM);
-        emit.setStream(stream);
-        OutputStream plain = to;
         JsonSerializer greeting = new JsonSerializer();
-        greeting.initialize(plain, from);
+        greeting.initialize(to, from);
         from.text = true;
-        try {
-            return greeting.connect(conf, context);
-        } finally {
-            from.text = false;
+        Number pid = greeting.connect(conf, context);
+        from.text = false;
+        Thread writer = new Thread(this::write, "pyroute-frames");
+        writer.setDaemon(true);
+        writer.start();
+        traffic.serializer = this;
+        return pid;
+    }
+
+    void close() {
+        closed = true;
+        synchronized (lock) {
+            lock.notifyAll();
         }
     }
 
-    // The writer ------------------------------------------------------------------------------------------------
+    // Frames for the child -----------------------------------------------------------------------------------------
+
+    /** Sends a record to the child; false where the tuple is none. By the executor. */
+    boolean offer(Tuple tuple) {
+        int[] where = positionsOf(tuple.getSourceComponent(), tuple.getSourceStreamId());
+        if (where == null) {
+            return false;
+        }
+        int slot = sequence & IN_FLIGHT - 1;
+        while (inFlight.get(slot) != null) {
+            pause();
+        }
+        List<Object> values = tuple.getValues();
+        inFlight.set(slot, tuple);
+        synchronized (lock) {
+            gather();
+            int start = used;
+            try {
+                room(7);
+                buffer[used++] = RECORD;
+                putInt(sequence);
+                if (where.length == 1) {
+                    putKey(values.get(where[0]));
+                } else {
+                    buffer[used++] = 6;
+                    buffer[used++] = (byte) where.length;
+                    for (int each : where) {
+                        putKey(values.get(each));
+                    }
+                }
+            } catch (RuntimeException error) {
+                used = start; // no half of a frame
+                throw error;
+            }
+            if (stamp == 0 && sequence % Times.EVERY == 0) {
+                stamp = System.nanoTime();
+            }
+            written = ++sequence;
+            wake();
+        }
+        ++records;
+        return true;
+    }
+
+    /** Waits while too much waits to be written; the lock is held, and let go meanwhile. */
+    private void gather() {
+        while (used > MOST) {
+            try {
+                lock.wait(100);
+            } catch (InterruptedException error) {
+                Thread.currentThread().interrupt();
+                throw new IllegalStateException("interrupted while the child was behind", error);
+            }
+            alive();
+        }
+        alive();
+    }
+
+    private void alive() {
+        IOException why = failure;
+        if (why != null) {
+            throw new IllegalStateException("child: expected it to read, got a closed pipe", why);
+        }
+    }
+
+    private void pause() {
+        alive();
+        LockSupport.parkNanos(50_000);
+        if (Thread.interrupted()) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException("interrupted while the child was behind");
+        }
+    }
+
+    private void wake() {
+        if (asleep) {
+            asleep = false;
+            lock.notifyAll();
+        }
+    }
+
+    /** How many messages that are no records went to the child. */
+    long messages() {
+        return messages;
+    }
+
+    /** Until so many have: what came later must not overtake them. By the executor. */
+    void await(long count) {
+        long deadline = System.nanoTime() + 30_000_000_000L;
+        while (messages < count && !closed && System.nanoTime() < deadline) {
+            pause();
+        }
+    }
 
     @Override
     public void writeBoltMsg(BoltMsg message) throws IOException {
         if (ShellBolt.HEARTBEAT_STREAM_ID.equals(message.getStream())) {
-            room(1);
-            buffer[used++] = HEARTBEAT;
-            flush();
-            traffic.tell();
+            synchronized (lock) {
+                gather();
+                room(1);
+                buffer[used++] = HEARTBEAT;
+                wake();
+            }
+            traffic.tell(records);
             return;
         }
-        traffic.leaves(taken++);
-        int[] where = positionsOf(message.getComp(), message.getStream());
-        if (where == null) {
-            text.reset();
-            json.writeBoltMsg(message);
-            writeText();
-        } else {
-            record(message, where);
-        }
-        if (used >= FULL || taken >= traffic.executed.get()) {
-            flush();
-        }
+        text.reset();
+        json.writeBoltMsg(message);
+        writeText();
     }
 
-    private void record(BoltMsg message, int[] where) throws IOException {
-        int slot = sequence & IN_FLIGHT - 1;
-        if (inFlight.get(slot) != null) {
-            flush();
-            while (inFlight.get(slot) != null) {
-                LockSupport.parkNanos(50_000);
-                if (Thread.interrupted()) {
-                    throw new IOException("interrupted while the child was behind");
-                }
-            }
-        }
-        int start = used;
+    /** Swaps the buffer and writes it, until the end. By a thread of its own. */
+    private void write() {
+        byte[] mine = new byte[buffer.length];
+        int idle = 0;
         try {
-            room(5);
-            buffer[used++] = RECORD;
-            putInt(sequence);
-            List<Object> values = message.getTuple();
-            if (where.length == 1) {
-                putKey(values.get(where[0]));
-            } else {
-                room(2);
-                buffer[used++] = 6;
-                buffer[used++] = (byte) where.length;
-                for (int each : where) {
-                    putKey(values.get(each));
+            while (!closed) {
+                int size;
+                long since;
+                synchronized (lock) {
+                    while (used == 0 && idle > PATIENCE && !closed) {
+                        asleep = true;
+                        lock.wait();
+                        idle = 0;
+                    }
+                    size = used;
+                    since = stamp;
+                    if (size > 0) {
+                        byte[] full = buffer;
+                        buffer = mine.length > 4 * MOST ? new byte[1 << 15] : mine;
+                        mine = full;
+                        used = 0;
+                        stamp = 0;
+                        lock.notifyAll();
+                    }
                 }
+                if (size == 0) {
+                    ++idle;
+                } else {
+                    idle = 0;
+                    to.write(mine, 0, size);
+                    to.flush();
+                    if (since != 0) {
+                        traffic.queued(System.nanoTime() - since);
+                    }
+                }
+                LockSupport.parkNanos(LINGER);
             }
-        } catch (RuntimeException error) {
-            used = start; // no half of a frame
-            throw error;
+        } catch (IOException error) {
+            failure = error;
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
         }
-        inFlight.set(slot, message);
-        written = ++sequence;
     }
 
     private void putKey(Object value) {
@@ -246,20 +352,15 @@ public final class RouterSerializer implements ISerializer {
     private void writeText() {
         byte[] data = text.toByteArray();
         int size = data.length - 5;
-        room(5 + size);
-        buffer[used++] = MESSAGE;
-        putInt(size);
-        System.arraycopy(data, 0, buffer, used, size);
-        used += size;
-    }
-
-    private void flush() throws IOException {
-        int size = used;
-        used = 0;
-        to.write(buffer, 0, size);
-        to.flush();
-        if (buffer.length > 64 * FULL) {
-            buffer = new byte[2 * FULL];
+        synchronized (lock) {
+            gather();
+            room(5 + size);
+            buffer[used++] = MESSAGE;
+            putInt(size);
+            System.arraycopy(data, 0, buffer, used, size);
+            used += size;
+            messages = messages + 1; // the lock's
+            wake();
         }
     }
 
@@ -307,65 +408,60 @@ public final class RouterSerializer implements ISerializer {
         text.reset();
         json.writeTaskIds(taskIds);
         writeText();
-        flush();
     }
 
-    // The reader ------------------------------------------------------------------------------------------------
+    // Frames of the child ------------------------------------------------------------------------------------------
 
+    /** Does what the child says of records, and gives back what ShellBolt has to see. */
     @Override
     public ShellMsg readShellMsg() throws IOException, NoOutputException {
-        if (ackNext) {
-            ackNext = false;
-            return ack;
-        }
-        int kind;
-        try {
-            kind = from.u8();
-        } catch (EOFException error) {
-            throw new NoOutputException("Pipe to subprocess seems to be broken! No output read.\nSerializer Exception:\n");
-        }
-        switch (kind) {
-            case ROUTED: {
-                BoltMsg message = take(from.i32());
-                emit.setTask(from.i32());
-                emit.setTuple(message.getTuple());
-                anchors.set(0, message.getId());
-                settle("ack", message);
-                ackNext = true;
-                return emit;
+        while (true) {
+            int kind;
+            try {
+                kind = from.u8();
+            } catch (EOFException error) {
+                throw new NoOutputException("Pipe to subprocess seems to be broken! No output read.\nSerializer Exception:\n");
             }
-            case DONE:
-                return settle("ack", take(from.i32()));
-            case FAILED:
-                return settle("fail", take(from.i32()));
-            case ALIVE: {
-                ShellMsg sync = new ShellMsg();
-                sync.setCommand("sync");
-                return sync;
+            switch (kind) {
+                case ROUTED:
+                    emit(take(from.i32()), from.i32());
+                    break;
+                case DONE:
+                    traffic.collector.ack(take(from.i32()));
+                    break;
+                case FAILED:
+                    traffic.collector.fail(take(from.i32()));
+                    break;
+                case ALIVE:
+                    return sync;
+                case MESSAGE:
+                    from.message(from.i32());
+                    return json.readShellMsg();
+                default:
+                    throw new IOException("frame: expected kind 1 to 5, got " + kind);
             }
-            case MESSAGE:
-                from.message(from.i32());
-                return json.readShellMsg();
-            default:
-                throw new IOException("frame: expected kind 1 to 5, got " + kind);
         }
     }
 
-    private ShellMsg settle(String command, BoltMsg message) {
-        ack.setCommand(command);
-        ack.setId(message.getId());
-        return ack;
+    private void emit(Tuple tuple, int task) {
+        boolean timed = emitted++ % Times.EVERY == 0;
+        long before = timed ? System.nanoTime() : 0;
+        traffic.collector.emitDirect(task, stream, tuple, tuple.getValues());
+        if (timed) {
+            traffic.emitted(System.nanoTime() - before);
+        }
+        traffic.collector.ack(tuple);
     }
 
-    private BoltMsg take(int number) throws IOException {
+    private Tuple take(int number) throws IOException {
         int slot = number & IN_FLIGHT - 1;
         int age = written - number; // 1: the last one
-        BoltMsg message = age > 0 && age <= IN_FLIGHT ? inFlight.get(slot) : null;
-        if (message == null) {
+        Tuple tuple = age > 0 && age <= IN_FLIGHT ? inFlight.get(slot) : null;
+        if (tuple == null) {
             throw new IOException("sequence: expected one in flight, got " + (number & 0xFFFFFFFFL));
         }
         inFlight.set(slot, null);
-        return message;
+        return tuple;
     }
 
     /** The child's output: numbers of frames, and the text of messages for the JSON serializer, which reads no further. */

@@ -2,12 +2,10 @@ package pyroute.storm;
 
 import java.io.IOException;
 import java.util.Arrays;
-import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.storm.Config;
-import org.apache.storm.task.IOutputCollector;
 import org.apache.storm.task.OutputCollector;
 import org.apache.storm.task.ShellBolt;
 import org.apache.storm.task.TopologyContext;
@@ -95,7 +93,7 @@ public class RouterShellBolt extends ShellBolt implements IRichBolt {
             throw new IllegalArgumentException("key: expected at least one field, got none");
         }
         try {
-            traffic = Traffic.open(context.getThisComponentId(), context.getThisTaskId(), hookPort);
+            traffic = Traffic.open(collector, context.getThisComponentId(), context.getThisTaskId(), hookPort);
         } catch (IOException error) {
             throw new IllegalStateException("hook: expected a socket, got " + error, error);
         }
@@ -107,13 +105,18 @@ public class RouterShellBolt extends ShellBolt implements IRichBolt {
         own.put(RouterSerializer.KEY, Arrays.asList(key));
         own.put(RouterSerializer.STREAM, stream);
         own.put(RouterSerializer.TOKEN, traffic.token());
-        super.prepare(own, context, new OutputCollector(new Timed(collector, traffic)));
+        super.prepare(own, context, collector);
     }
 
+    /** Records go straight to the child; what else comes takes ShellBolt's way, and keeps its place in the order. */
     @Override
     public void execute(Tuple input) {
-        traffic.arrived();
-        super.execute(input);
+        RouterSerializer serializer = traffic.serializer;
+        if (!serializer.offer(input)) {
+            long before = serializer.messages();
+            super.execute(input);
+            serializer.await(before + 1);
+        }
     }
 
     @Override
@@ -135,58 +138,5 @@ public class RouterShellBolt extends ShellBolt implements IRichBolt {
     @Override
     public Map<String, Object> getComponentConfiguration() {
         return null;
-    }
-
-    /** Times one direct emit in {@link Times#EVERY}. */
-    private static final class Timed implements IOutputCollector {
-        private final OutputCollector to;
-        private final Traffic traffic;
-        private int count;
-
-        Timed(OutputCollector to, Traffic traffic) {
-            this.to = to;
-            this.traffic = traffic;
-        }
-
-        @Override
-        public List<Integer> emit(String stream, Collection<Tuple> anchors, List<Object> tuple) {
-            return to.emit(stream, anchors, tuple);
-        }
-
-        @Override
-        public void emitDirect(int task, String stream, Collection<Tuple> anchors, List<Object> tuple) {
-            if (count++ % Times.EVERY != 0) {
-                to.emitDirect(task, stream, anchors, tuple);
-                return;
-            }
-            long before = System.nanoTime();
-            to.emitDirect(task, stream, anchors, tuple);
-            traffic.emitted(System.nanoTime() - before);
-        }
-
-        @Override
-        public void ack(Tuple input) {
-            to.ack(input);
-        }
-
-        @Override
-        public void fail(Tuple input) {
-            to.fail(input);
-        }
-
-        @Override
-        public void resetTimeout(Tuple input) {
-            to.resetTimeout(input);
-        }
-
-        @Override
-        public void flush() {
-            to.flush();
-        }
-
-        @Override
-        public void reportError(Throwable error) {
-            to.reportError(error);
-        }
     }
 }

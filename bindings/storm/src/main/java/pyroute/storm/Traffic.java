@@ -8,7 +8,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Locale;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.concurrent.atomic.AtomicLongArray;
+import org.apache.storm.task.OutputCollector;
 
 /**
  * What a RouterShellBolt and its serializer share; Storm makes the serializer by its class name alone, so the bolt leaves this
@@ -20,15 +20,14 @@ import java.util.concurrent.atomic.AtomicLongArray;
 final class Traffic {
     private static final ConcurrentHashMap<String, Traffic> REGISTRY = new ConcurrentHashMap<>();
     private static final AtomicLong TOKENS = new AtomicLong();
-    private static final int STAMPS = 1024; // a power of two; one for each record in EVERY that waits
 
     final Times queue = new Times();
     final Times send = new Times();
-    /** Records that the bolt was given; one thread writes. */
-    final AtomicLong executed = new AtomicLong();
+    final OutputCollector collector;
+    /** Of the bolt's child; there once the child has answered the greeting. */
+    volatile RouterSerializer serializer;
 
     private final String token = "traffic-" + TOKENS.incrementAndGet();
-    private final AtomicLongArray stamps = new AtomicLongArray(STAMPS);
 
     // For the hook: counters of their own, because a look at a metric empties it.
     private final Times hookQueue = new Times();
@@ -39,7 +38,8 @@ final class Traffic {
     private long sentAt = System.nanoTime();
     private long sentCount;
 
-    private Traffic(String component, int task, int port) throws IOException {
+    private Traffic(OutputCollector collector, String component, int task, int port) throws IOException {
+        this.collector = collector;
         this.component = component;
         this.task = task;
         DatagramChannel open = null;
@@ -51,8 +51,8 @@ final class Traffic {
         channel = open;
     }
 
-    static Traffic open(String component, int task, int port) throws IOException {
-        Traffic traffic = new Traffic(component, task, port);
+    static Traffic open(OutputCollector collector, String component, int task, int port) throws IOException {
+        Traffic traffic = new Traffic(collector, component, task, port);
         REGISTRY.put(traffic.token, traffic);
         return traffic;
     }
@@ -72,6 +72,10 @@ final class Traffic {
 
     void close() {
         REGISTRY.remove(token);
+        RouterSerializer open = serializer;
+        if (open != null) {
+            open.close();
+        }
         if (channel != null) {
             try {
                 channel.close();
@@ -81,22 +85,9 @@ final class Traffic {
         }
     }
 
-    /** A record arrives: by the thread of the executor. */
-    void arrived() {
-        long number = executed.get();
-        if (number % Times.EVERY == 0) {
-            stamps.lazySet((int) (number / Times.EVERY) & STAMPS - 1, System.nanoTime());
-        }
-        executed.lazySet(number + 1);
-    }
-
-    /** The record of this number goes to the child: by the thread that writes. */
-    void leaves(long number) {
-        if (number % Times.EVERY == 0) {
-            long waited = System.nanoTime() - stamps.get((int) (number / Times.EVERY) & STAMPS - 1);
-            queue.record(waited);
-            hookQueue.record(waited);
-        }
+    void queued(long nanoseconds) {
+        queue.record(nanoseconds);
+        hookQueue.record(nanoseconds);
     }
 
     void emitted(long nanoseconds) {
@@ -106,7 +97,7 @@ final class Traffic {
 
     /** Tells the hook, once a second at most, and never waits: a datagram that has no room is dropped. By the thread that writes. */
     @SuppressWarnings("unchecked")
-    void tell() {
+    void tell(long total) {
         if (channel == null) {
             return;
         }
@@ -115,7 +106,6 @@ final class Traffic {
         if (seconds < 1.0) {
             return;
         }
-        long total = executed.get();
         java.util.Map<String, Object> queued = (java.util.Map<String, Object>) hookQueue.getValueAndReset();
         java.util.Map<String, Object> sent = (java.util.Map<String, Object>) hookSend.getValueAndReset();
         String text = String.format(Locale.ROOT,
