@@ -24,6 +24,9 @@ PYTHON = ROOT / ".venv" / "bin" / "python"
 CXX = shlex.split(os.environ.get("CXX", "c++"))
 SANITIZERS = "address,undefined"
 STORM = ["tests/storm/test_jvm.py", "tests/storm/test_jvm_cluster.py"]
+STORM += ["tests/storm/test_move_cluster.py"]
+CHILDREN = [f"tests/storm/test_{n}.py" for n in ("reconfigure", "task_bolt", "scheduler_bolt")]
+CHILDREN += ["tests/storm/test_dynamic_bolt.py", "tests/storm/test_examples.py"]
 
 
 class MissingError(Exception):
@@ -162,7 +165,7 @@ def types(run: Run) -> None:
 def unit(run: Run) -> None:
     """All tests; those of the kernels also on the portable path; the examples of the docstrings."""
     others = ["--ignore=tests/spark", "--ignore=tests/protocol", "--ignore=tests/control"]
-    others += [f"--ignore={name}" for name in STORM]
+    others += [f"--ignore={name}" for name in [*STORM, *CHILDREN]]
     run.pytest("tests", *others)
     run.pytest("-m", "kernel", "tests", *others, PYROUTE_SIMD="portable")
     run.pytest("--doctest-modules", "--doctest-ignore-import-errors", "pyroute", may_be_empty=True)
@@ -176,6 +179,11 @@ def protocol(run: Run) -> None:
 def control(run: Run) -> None:
     """The config store, on a real directory and a real ZooKeeper, and what steers pipelines."""
     run.pytest("tests/control")
+
+
+def children(run: Run) -> None:
+    """Storm's children on pipes: durable tasks, keys that move, kill -9, scheduling, ratios."""
+    run.pytest(*CHILDREN)
 
 
 def storm(run: Run) -> None:
@@ -205,7 +213,7 @@ def sanitize(run: Run) -> None:
     run.pytest(
         *("-m", "kernel", "-p", "no:cacheprovider", "tests"),
         *("--ignore=tests/spark", "--ignore=tests/protocol", "--ignore=tests/control"),
-        *(f"--ignore={name}" for name in STORM),
+        *(f"--ignore={name}" for name in [*STORM, *CHILDREN]),
         cwd=lib,
         PYTHONPATH=str(lib),
         PYTHONMALLOC="malloc",
@@ -280,7 +288,8 @@ PARTS = [
     Part(unit, 240),
     Part(protocol, 240),
     Part(control, 240),
-    Part(storm, 300),
+    Part(children, 240),
+    Part(storm, 480),
     Part(spark, 600),
     Part(sanitize, 240),
     Part(sdist, 240),
