@@ -19,7 +19,7 @@ class Words(Spout):
 
     pending = 1000
 
-    def initialize(self, conf, context):
+    def initialize(self, conf, context):  # noqa: ARG002
         # Another number for each life of the spout: ids must not be used twice.
         self.source = f"{context.component}-{context.task}-{time.time_ns()}"
         self.random = random.Random(context.task)
