@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import pyroute as pr
-from pyroute import _hotpath
+from pyroute import _hotpath, _storm_loop
 
 
 def test_modules_are_there():
     assert pr.simd() in ("portable", "avx2", "avx512")
     assert _hotpath.OneRecord
+    assert _storm_loop.Splicer
     assert importlib.util.find_spec("spark_udf") is not None
 
 

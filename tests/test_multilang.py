@@ -318,7 +318,7 @@ def test_hostile_mutations():
     lines = [m for g in GOLDEN for m in transcript(g).split(END)[:-1] if len(m) < 400]
     made = {fields: splicer(fields) for fields in ((0,), (1,), (1, 2))}
     route = twin_route()
-    for i in range(effort(5_000 if SANITIZED else 100_000)):
+    for i in range(effort(20_000 if SANITIZED else 100_000)):
         data = mutated(framed(*rng.choices(lines, k=rng.choice((1, 2, 3)))), rng)
         fields = rng.choice(list(made))
         done = made[fields].splice(data)[1]
@@ -394,9 +394,37 @@ def test_bad_parameters():
         made.set_router(ROUTER._core.capsule(), [1])
     with pytest.raises(ValueError, match="storm_tasks: expected ids of 1 and more, got 0"):
         made.set_router(ROUTER._core.capsule(), range(8))
-    split = pr.Router(8, splits={"a": [0, 1]})
-    with pytest.raises(ValueError, match="router: expected a ring as home and no splits"):
-        made.set_router(split._core.capsule(), TASKS)
+
+
+def test_homes_of_engines():
+    rng = random.Random(2)
+    values = [rng.choice(["anna", "bert", "é/x", None, "x" * 40]) for _ in range(600)]
+    router = pr.Router(pr.StormHash(8, key_type="string"), {"bert": 5})
+    data = framed(*(tuple_of(i, value) for i, value in enumerate(values)))
+    made = splicer((1,), router=router, capacity=10)
+    assert all_of(made, data) == reference.splice(data, sources((1,)), twin_route(router))
+    assert pr.SpaceSaving.from_bytes(made.statistics()).total == len(values)
+    router = pr.Router(pr.StormHash(8, key_type=["long", "string"]))
+    data = framed(*(tuple_of(value, i) for i, value in enumerate(values)))
+    found = all_of(splicer((1, 0), router=router), data)
+    assert found == reference.splice(data, sources((1, 0)), twin_route(router))
+    made = splicer((0,), router=pr.Router(pr.StormHash(8, key_type="string")))
+    with pytest.raises(TypeError, match="values: expected text for this home, got integer"):
+        made.splice(framed(tuple_of(5)))
+
+
+def test_split_keys():
+    router = pr.Router(8, splits={"hot": [1, 4, 6]})
+    rng = random.Random(4)
+    values = [rng.choice(["hot", "hot", "cold", 5, True, None]) for _ in range(500)]
+    ids = [str(rng.randrange(-(2**63), 2**63)) for _ in values]
+    data = framed(*(tuple_of(v, id=i) for v, i in zip(values, ids, strict=True)))
+    out, back, _ = all_of(splicer((0,), router=router), data)
+    assert back == []
+    emits = [json.loads(line) for line in out.split(END)[:-1] if b'"emit"' in line]
+    for value, identifier, emit in zip(values, ids, emits, strict=True):
+        salt = int(pr.keys([identifier]).ids.view("int64")[0])
+        assert emit["task"] - 2**32 == TASKS[int(router.route([value], salt)[0])]
 
 
 # The loop ------------------------------------------------------------------------------------

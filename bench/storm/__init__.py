@@ -1,0 +1,1 @@
+"""Storm: what its children and topologies do, measured."""

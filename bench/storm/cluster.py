@@ -14,6 +14,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,15 @@ _LOG = """<?xml version="1.0" encoding="UTF-8"?>
 <PatternLayout pattern="%d{HH:mm:ss.SSS} %p %c{1.} %msg%n%throwable"/></Console></appenders>
 <loggers><root level="LEVEL"><appender-ref ref="out"/></root></loggers></configuration>
 """
+_INIT = """import os, time
+print("ready", flush=True)
+while True:
+    try:
+        os.wait()
+    except ChildProcessError:
+        time.sleep(0.1)
+"""
+"""The first process of a namespace takes the orphans: a supervisor waits for dead workers to go."""
 
 
 class StormError(Exception):
@@ -64,10 +74,12 @@ def below(*roots: int) -> list[int]:
 
 
 def command_of(pid: int) -> list[str]:
-    """The command line of a process; empty where it is gone."""
-    with contextlib.suppress(OSError):
-        return [part.decode() for part in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
-    return []
+    """The command line of a process; empty where it is gone, or only waits to be forgotten."""
+    try:
+        text = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return []
+    return [part.decode(errors="replace") for part in text.rstrip(b"\0").split(b"\0") if text]
 
 
 def wait_for(what: str, check: Callable[[], Any], patience: float = PATIENCE) -> Any:
@@ -98,29 +110,32 @@ class Namespace:
         self.pid = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._share = share
-        self._started: list[int] = []
+        self._started: list[subprocess.Popen[Any]] = []
         if not self.possible():
             return
         kinds = ["--net"] if share else ["--net", "--pid", "--mount-proc"]
         kinds += [] if share else ["--kill-child=KILL"]
-        inside = "ip link set lo up; echo ready; exec sleep infinity"
-        command = ["unshare", "--fork", *kinds, "sh", "-c", inside]
+        inside = 'ip link set lo up; exec "$0" -c "$1"'
+        command = ["unshare", "--fork", *kinds, "sh", "-c", inside, sys.executable, _INIT]
         prefix = share.command() if share else ["setpriv", "--pdeathsig", "KILL"]
         self._process = subprocess.Popen(
             [*prefix, *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # some versions complain at their end
             start_new_session=True,
         )
         assert self._process.stdout is not None
         if self._process.stdout.readline() != b"ready\n":
             raise StormError("unshare: expected a namespace, got none")
-        sleeping = [p for p in below(self._process.pid) if "infinity" in command_of(p)]
-        self.pid = wait_for("namespace", lambda: sleeping or self._sleeping())[0]
+        self.pid = wait_for("namespace", self._first)
 
-    def _sleeping(self) -> list[int]:
+    def _first(self) -> int | None:
         assert self._process is not None
-        return [pid for pid in below(self._process.pid) if "infinity" in command_of(pid)]
+        inits = [pid for pid in below(self._process.pid) if _INIT in command_of(pid)]
+        # unshare itself carries the text too, until it has become the one inside.
+        inside = [pid for pid in inits if command_of(pid)[0] == sys.executable]
+        return inside[-1] if inside else None
 
     @staticmethod
     def possible() -> bool:
@@ -143,12 +158,12 @@ class Namespace:
         process = subprocess.Popen(
             self.command(*arguments), stdin=subprocess.DEVNULL, start_new_session=True, **options
         )
-        self._started.append(process.pid)
+        self._started.append(process)
         return process
 
     def processes(self) -> list[int]:
         """All that run inside, by their numbers outside."""
-        roots = [*self._started, *([self.pid] if self.pid else [])]
+        roots = [*(p.pid for p in self._started), *([self.pid] if self.pid else [])]
         return [*roots, *below(*roots)]
 
     def close(self) -> None:
@@ -165,7 +180,11 @@ class Namespace:
             assert self._process.stdout is not None
             self._process.stdout.close()
             self._process = None
+        for process in self._started:
+            process.kill()
+            process.wait()
         self._started = []
+        wait_for("the end of all", lambda: not any(command_of(pid) for pid in left), 60.0)
 
 
 # One JVM ----------------------------------------------------------------------------------------
@@ -307,10 +326,15 @@ class Cluster:
                 self._in(namespace, "ip", "addr", "add", address, "dev", device), check=True
             )
             subprocess.run(self._in(namespace, "ip", "link", "set", device, "up"), check=True)
-            if self.rate:
-                limit = ["tbf", "rate", self.rate, "burst", "256kb", "latency", "50ms"]
-                command = self._in(namespace, "tc", "qdisc", "add", "dev", device, "root", *limit)
-                subprocess.run(command, check=True)
+        if self.rate:
+            self.limit(self.rate)
+
+    def limit(self, rate: str | None) -> None:
+        """Make the link between two hosts so slow ("20mbit"), or as fast as it can be."""
+        for host, namespace in enumerate(self.hosts):
+            change = ["tc", "qdisc", "del" if rate is None else "replace", "dev", f"pyr{host}"]
+            tbf = [] if rate is None else ["tbf", "rate", rate, "burst", "256kb", "latency", "50ms"]
+            subprocess.run(self._in(namespace, *change, "root", *tbf), check=rate is not None)
 
     @staticmethod
     def _in(namespace: Namespace, *command: str) -> list[str]:
@@ -411,7 +435,7 @@ class Cluster:
 
     def kill_topology(self, name: str) -> None:
         """End a topology at once."""
-        self.run(self.java("org.apache.storm.command.KillTopology", name, "-w", "0"))
+        self.run(self.java("pyroute.storm.testing.Kill", name))
 
     def run(self, command: Sequence[str], patience: float = PATIENCE) -> str:
         """Run a command inside, to its end; its output. `StormError` where it fails."""
@@ -441,9 +465,10 @@ class Cluster:
         found = []
         for pid in self.processes():
             command = command_of(pid)
-            if Path(command[0]).name == "java" if command else False:
-                if "org.apache.storm.daemon.worker.Worker" in command:
-                    found.append(pid)
+            java = bool(command) and Path(command[0]).name == "java"
+            writer = "org.apache.storm.LogWriter" in command  # starts a worker and keeps its log
+            if java and not writer and "org.apache.storm.daemon.worker.Worker" in command:
+                found.append(pid)
         return found
 
     def children(self, word: str = "") -> dict[int, int]:

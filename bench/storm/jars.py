@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -128,10 +129,15 @@ def topologies() -> Path:
                         if name.startswith("resources/") and not name.endswith("/"):
                             jar.writestr(name, inner.read(name))
             fresh.rename(target)
-            for old in BUILD.glob("topologies-*.jar"):
-                if old != target:
-                    old.unlink(missing_ok=True)
+            forget("topologies-*.jar")
         return target
+
+
+def forget(pattern: str) -> None:
+    """Remove what was made long ago: somebody may still run what was made before."""
+    for old in BUILD.glob(pattern):
+        if time.time() - old.stat().st_mtime > 86_400:
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
 
 
 def class_path(*, local: bool) -> str:
@@ -147,9 +153,7 @@ def class_path(*, local: bool) -> str:
             with zipfile.ZipFile(jar) as archive:
                 archive.extractall(fresh)
             fresh.rename(folder)
-            for old in BUILD.glob("unpacked-*"):
-                if old != folder:
-                    shutil.rmtree(old, ignore_errors=True)
+            forget("unpacked-*")
     return f"{storm()}/*:{folder}"
 
 

@@ -69,7 +69,8 @@ def by(grouping: str, source: str, stream: str = "default", **options: Any) -> C
 
 def routed(source: str, store: str, document: str = "", **options: Any) -> Component:
     """An input by RoutedGrouping."""
-    return by("routed", source, store=store, document=document, fields=["key"], **options)
+    options.setdefault("fields", ["key"])
+    return by("routed", source, store=store, document=document, **options)
 
 
 def topology(name: str, *components: Component, **options: Any) -> dict[str, Any]:

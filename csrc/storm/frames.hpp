@@ -18,7 +18,7 @@
 // A message is handed back. Anything else throws FormatError, and so does a key or message longer
 // than kLongest: nothing is allocated for what has not come.
 //
-// Guarantees, each a test of that name in tests/storm/test_frames.py:
+// Guarantees, each a test of that name in tests/test_frames.py:
 //   routes     equal to Router.route for every key that pr.keys takes
 //   framing    cutting the input anywhere changes neither output nor what is handed back
 //   hostile    no input makes it crash, or read where it must not

@@ -490,9 +490,6 @@ Splicer::Splicer(std::vector<Source> sources, std::string stream, std::size_t ca
 
 void Splicer::set_router(std::shared_ptr<const Router> router,
                          std::span<const TaskId> storm_tasks) {
-  if (!router->one_record())
-    throw std::invalid_argument(
-        "router: expected a ring as home and no splits, got one that needs more than a key");
   const std::vector<TaskId> tasks = router->tasks();
   if (tasks.size() != storm_tasks.size())
     throw std::invalid_argument("storm_tasks: expected " + std::to_string(tasks.size()) +
@@ -731,11 +728,60 @@ void Splicer::count_rows() {
   });
 }
 
+// Rows whose values are of the same kinds, as columns: what an engine's home is computed from.
+std::size_t Splicer::route_run(std::size_t begin) {
+  const auto alike = [&](std::size_t row) {
+    for (std::size_t c = 0; c < arity_; ++c)
+      if (values_[row * arity_ + c].kind != values_[begin * arity_ + c].kind) return false;
+    return true;
+  };
+  std::size_t end = begin + 1;
+  while (end < rows_ && alike(end)) ++end;
+  const std::size_t count = end - begin;
+  std::vector<std::string> texts(arity_);
+  std::vector<std::vector<std::int64_t>> numbers(arity_);
+  std::vector<std::vector<Column>> columns(arity_);
+  for (std::size_t c = 0; c < arity_; ++c) {
+    Column column;
+    column.kind = values_[begin * arity_ + c].kind;
+    column.size = count;
+    const bool text = column.kind == Kind::text;
+    if (text) numbers[c].push_back(0);
+    for (std::size_t row = begin; row < end; ++row) {
+      const Value& value = values_[row * arity_ + c];
+      if (text) texts[c] += value.bytes;
+      numbers[c].push_back(text ? static_cast<std::int64_t>(texts[c].size()) : value.number);
+    }
+    if (column.kind != Kind::null) column.layout = text ? Layout::offsets64 : Layout::i64;
+    column.data = text ? static_cast<const void*>(texts[c].data()) : numbers[c].data();
+    column.offsets = text ? numbers[c].data() : nullptr;
+    columns[c].push_back(std::move(column));
+  }
+  std::vector<std::int64_t> salts;
+  const bool salted = !router_->splits().empty();
+  for (std::size_t row = begin; salted && row < end; ++row) {
+    const std::string_view raw(row_[row].id + 1, row_[row].id_size - 2);
+    std::string id;
+    if (raw.find('\\') == std::string_view::npos || !unescape(raw, id)) id = raw;
+    salts.push_back(static_cast<std::int64_t>(hash_bytes(id)));
+  }
+  Batch batch(std::move(columns), "key");
+  batch.remember({keys_.data() + begin, count});
+  router_->route(batch, salts, salted, {tasks_.data() + begin, count});
+  return end;
+}
+
+void Splicer::route_rows() {
+  if (router_->one_record()) [[likely]]
+    return router_->route_keys({keys_.data(), rows_}, tasks_.data());
+  for (std::size_t begin = 0; begin < rows_;) begin = route_run(begin);
+}
+
 void Splicer::write_rows(Output& out) {
   if (rows_ == 0) return;
   hash_rows();
   if (stats_) count_rows();
-  router_->route_keys({keys_.data(), rows_}, tasks_.data());
+  route_rows();
   out.reserve(bytes_ + rows_ * (kEmit.size + middle_size_ + kAck.size + kLast.size));
   char* to = out.end();
   for (std::size_t i = 0; i < rows_; ++i) {

@@ -8,7 +8,8 @@
 // bytes that came, unchanged. N is 2^32 plus Storm's id of the router's task for the key: since
 // 2.6.0 Storm takes a number of at most 32 bits there for an error, and 2^32 falls off in its cast.
 // The key is that of pyroute for the value of the key field: integers, text (after its escapes are
-// undone), booleans and null; several fields are one composite key.
+// undone), booleans and null; several fields are one composite key. Where the router splits keys,
+// the salt of a record is the hash of its id.
 // A heartbeat (stream "__heartbeat", task -1) is answered by {"command":"sync"}. Every other message
 // is handed back, and so is a record that is not valid JSON, or whose key field is missing, a number
 // with a fraction or beyond 64 bits, an array, an object or text with a lone surrogate: the caller
@@ -73,7 +74,7 @@ class Splicer {
   Splicer(std::vector<Source> sources, std::string stream, std::size_t capacity);
 
   // storm_tasks[i] is Storm's id of the i-th task of the router, ascending. Throws
-  // std::invalid_argument: not one per task, an id below 1, a router that needs more than a key.
+  // std::invalid_argument: not one per task, or an id below 1.
   void set_router(std::shared_ptr<const Router> router, std::span<const TaskId> storm_tasks);
 
   struct Result {
@@ -84,7 +85,8 @@ class Splicer {
   // message that it hands back. `seen` are bytes at the start that an earlier call found without an
   // end of a message. Precondition: a router is set; kPadding more bytes can be read and written
   // after the data; they are overwritten.
-  // Throws TypeMismatch when statistics meet keys of another type than before.
+  // Throws TypeMismatch when statistics meet keys of another type than before, and what
+  // Router::route throws for keys that an engine's home cannot hash.
   [[nodiscard]] Result splice(char* data, std::size_t size, std::size_t seen, Output& out);
 
   [[nodiscard]] const std::optional<SpaceSaving>& statistics() const noexcept { return stats_; }
@@ -138,6 +140,8 @@ class Splicer {
   bool key_text(std::string_view raw, bool escaped, Value& value);
   void write_rows(Output& out);
   void hash_rows();
+  void route_rows();
+  std::size_t route_run(std::size_t begin);
   void count_rows();
 
   std::vector<Target> targets_;

@@ -75,14 +75,17 @@ bool Pipes::flush() {
 // Above 0: there is input, or its end. 0: the time is over. Below: a signal came.
 int Pipes::wait(Clock::time_point until, bool forever) {
   pollfd ready{in_, POLLIN, 0};
-  timespec left{};
-  if (!forever) {
-    const auto nanos = std::max<std::int64_t>(
-        0, std::chrono::duration_cast<std::chrono::nanoseconds>(until - Clock::now()).count());
-    left.tv_sec = static_cast<time_t>(nanos / 1000000000);
-    left.tv_nsec = static_cast<long>(nanos % 1000000000);
-  }
-  const int got = ::ppoll(&ready, 1, forever ? nullptr : &left, nullptr);
+  const auto left = forever ? std::chrono::nanoseconds(0)
+                            : std::max(std::chrono::nanoseconds(until - Clock::now()),
+                                       std::chrono::nanoseconds(0));
+#ifdef __linux__
+  const timespec time{static_cast<time_t>(left.count() / 1000000000),
+                      static_cast<long>(left.count() % 1000000000)};
+  const int got = ::ppoll(&ready, 1, forever ? nullptr : &time, nullptr);
+#else
+  const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+  const int got = ::poll(&ready, 1, forever ? -1 : static_cast<int>(rounded));
+#endif
   if (got < 0 && errno != EINTR) fail("poll");
   return got;
 }

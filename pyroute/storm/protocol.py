@@ -25,10 +25,11 @@ pyroute.protocol.errors.ProtocolError: ack: expected the id of a tuple that wait
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, TypeAlias
+from json.encoder import encode_basestring_ascii
+from typing import Any, Final, NoReturn, TypeAlias
 
 from pyroute.protocol.errors import ProtocolError
 
@@ -214,47 +215,50 @@ class Closed:
     """The end of one direction: the pipe was closed. Neither sent nor received as a message."""
 
 
-def _either(*kinds: type) -> dict[tuple[State, type], State]:
-    return {(State.OPEN, kind): State.OPEN for kind in kinds}
+_Rows: TypeAlias = dict[State, dict[type, State]]
+
+
+def _rows(first: type, *later: type) -> _Rows:
+    return {
+        State.START: {first: State.OPEN, Closed: State.CLOSED},
+        State.OPEN: {**dict.fromkeys(later, State.OPEN), Closed: State.CLOSED},
+        State.CLOSED: {},
+    }
 
 
 _LINES = (Log, Error, Metrics, Sync)
 
-TRANSITIONS: Final[dict[tuple[Role, str], dict[tuple[State, type], State]]] = {
-    (Role.BOLT, "receive"): {
-        (State.START, Setup): State.OPEN,
-        **_either(Tuple, Tick, Heartbeat, TaskIds),
-        (State.START, Closed): State.CLOSED,
-        (State.OPEN, Closed): State.CLOSED,
-    },
-    (Role.BOLT, "send"): {
-        (State.START, Pid): State.OPEN,
-        **_either(Emit, Ack, Fail, *_LINES),
-        (State.START, Closed): State.CLOSED,
-        (State.OPEN, Closed): State.CLOSED,
-    },
-    (Role.SPOUT, "receive"): {
-        (State.START, Setup): State.OPEN,
-        **_either(Next, Acked, Failed, Activate, Deactivate, TaskIds),
-        (State.START, Closed): State.CLOSED,
-        (State.OPEN, Closed): State.CLOSED,
-    },
-    (Role.SPOUT, "send"): {
-        (State.START, Pid): State.OPEN,
-        **_either(Emit, *_LINES),
-        (State.START, Closed): State.CLOSED,
-        (State.OPEN, Closed): State.CLOSED,
-    },
+TRANSITIONS: Final[dict[tuple[Role, str], _Rows]] = {
+    (Role.BOLT, "receive"): _rows(Setup, Tuple, Tick, Heartbeat, TaskIds),
+    (Role.BOLT, "send"): _rows(Pid, Emit, Ack, Fail, *_LINES),
+    (Role.SPOUT, "receive"): _rows(Setup, Next, Acked, Failed, Activate, Deactivate, TaskIds),
+    (Role.SPOUT, "send"): _rows(Pid, Emit, *_LINES),
 }
 """What may come in each state, and the state it leads to; anything else is a `ProtocolError`.
 
 The directions have a state each: the JVM may have sent more before the child answers.
 """
 
+
+def diagram() -> str:
+    """The table of transitions as Markdown, as docs/storm-bolts.md shows it."""
+    lines = ["| child | direction | state | messages | next state |", "|---|---|---|---|---|"]
+    for (role, direction), rows in TRANSITIONS.items():
+        way = "from the JVM" if direction == "receive" else "to the JVM"
+        for state, row in rows.items():
+            for after in State:
+                kinds = ", ".join(f"`{kind.__name__}`" for kind, to in row.items() if to is after)
+                if kinds:
+                    cells = (role.value, way, state.value, kinds, after.value)
+                    lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 _REQUESTS: Final = (Next, Acked, Failed, Activate, Deactivate)
 _HEARTBEAT_STREAM: Final = "__heartbeat"
 _TICK_STREAM: Final = "__tick"
 _SYSTEM: Final = "__system"
+_FIELDS: Final = ("id", "stream", "tuple", "task", "comp")
 
 
 @dataclass(slots=True)
@@ -282,6 +286,12 @@ class Multilang:
     _buffer: bytearray = field(default_factory=bytearray, init=False)
     _seen: int = field(default=0, init=False)  # bytes of the buffer in which no message ends
     _fault: ProtocolError | None = field(default=None, init=False)
+    _may_come: dict[type, State] = field(init=False)  # the row of the table for each state
+    _may_go: dict[type, State] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._enter("receive", State.START)
+        self._enter("send", State.START)
 
     def receive(self, data: bytes | bytearray | memoryview) -> list[Event]:
         """What the JVM said in these bytes and the unfinished ones before them.
@@ -317,7 +327,7 @@ class Multilang:
         """The JVM closed its pipe; in the middle of a message that is a `ProtocolError`."""
         if self._fault is not None:
             raise self._fault
-        self._move("receive", Closed)
+        self._come(Closed)
         if self._buffer:
             raise ProtocolError(
                 f"message: expected {END!r} at its end, got the end of the stream after"
@@ -326,11 +336,20 @@ class Multilang:
 
     def send(self, command: Command) -> bytes:
         """The bytes of a command; one that Storm would answer by killing the bolt is refused."""
-        direction = "send"
-        self._allowed(direction, type(command))
-        data = _WRITERS[type(command)](self, command)
-        self._move(direction, type(command))
+        kind = type(command)
+        after = self._may_go.get(kind)
+        if after is None:
+            self._refuse("send", self.sending, kind)
+        data = _WRITERS[kind](self, command)
+        if after is not self.sending:
+            self._enter("send", after)
         return data
+
+    def acks(self, identifiers: Iterable[str]) -> bytes:
+        """The bytes of many acks."""
+        if Ack not in self._may_go:
+            self._refuse("send", self.sending, Ack)
+        return b"".join([self._settle("ack", identifier) for identifier in identifiers])
 
     def received(self, message: bytes) -> Event:
         """The event of one message without its end, which somebody else framed."""
@@ -344,24 +363,27 @@ class Multilang:
         self._seen = 0
         return rest
 
-    def _allowed(self, direction: str, kind: type) -> State:
-        state = self.receiving if direction == "receive" else self.sending
-        table = TRANSITIONS[self.role, direction]
-        after = table.get((state, kind))
-        if after is None:
-            expected = [k.__name__ for s, k in table if s is state and k is not Closed]
-            raise ProtocolError(
-                f"{direction}: expected {' or '.join(expected) or 'nothing'} of a"
-                f" {self.role.value} in state {state.value}, got {kind.__name__}"
-            )
-        return after
-
-    def _move(self, direction: str, kind: type) -> None:
-        after = self._allowed(direction, kind)
+    def _enter(self, direction: str, state: State) -> None:
+        row = TRANSITIONS[self.role, direction][state]
         if direction == "receive":
-            self.receiving = after
+            self.receiving, self._may_come = state, row
         else:
-            self.sending = after
+            self.sending, self._may_go = state, row
+
+    def _refuse(self, direction: str, state: State, kind: type) -> NoReturn:
+        row = TRANSITIONS[self.role, direction][state]
+        expected = [k.__name__ for k in row if k is not Closed]
+        raise ProtocolError(
+            f"{direction}: expected {' or '.join(expected) or 'nothing'} of a"
+            f" {self.role.value} in state {state.value}, got {kind.__name__}"
+        )
+
+    def _come(self, kind: type) -> None:
+        after = self._may_come.get(kind)
+        if after is None:
+            self._refuse("receive", self.receiving, kind)
+        if after is not self.receiving:
+            self._enter("receive", after)
 
     def _expect_size(self, size: int) -> None:
         if size > self.max_message:
@@ -371,8 +393,7 @@ class Multilang:
 
     def _event(self, message: bytes) -> Event:
         event = _read(message)
-        kind = type(event)
-        self._move("receive", kind)
+        self._come(type(event))
         if isinstance(event, Tuple | Tick):
             if event.id in self.waiting:
                 raise ProtocolError(f"id: expected one that is new, got {event.id!r} again")
@@ -391,33 +412,32 @@ class Multilang:
         return _line({"pid": command.pid})
 
     def _emit(self, command: Emit) -> bytes:
-        message: dict[str, Any] = {"command": "emit"}
+        parts = ['{"command":"emit"']
         if self.role is Role.SPOUT:
             self._expect_request("emit")
             if command.anchors:
                 raise ProtocolError("anchors: expected none from a spout, got some")
             if command.id is not None:
-                message["id"] = command.id
+                parts.append(f'"id":{_json(command.id)}')
         elif command.id is not None:
             raise ProtocolError(f"id: expected none from a bolt, got {command.id!r}")
         if command.anchors:
             for anchor in command.anchors:
                 self._expect_waiting("anchors", anchor)
-            message["anchors"] = list(command.anchors)
+            parts.append(f'"anchors":[{",".join(map(_quoted, command.anchors))}]')
         if command.stream != "default":
-            message["stream"] = command.stream
+            parts.append(f'"stream":{_quoted(command.stream)}')
         if command.task is not None:
             if not 0 < command.task < 1 << 31:
                 raise ProtocolError(f"task: expected 1 to 2**31 - 1, got {command.task}")
             if command.need_task_ids:
                 raise ProtocolError("need_task_ids: expected False of a direct emit, got True")
-            message["task"] = command.task + DIRECT
+            parts.append(f'"task":{command.task + DIRECT}')
         elif not command.need_task_ids:
-            message["need_task_ids"] = False
-        message["tuple"] = list(command.values)
-        data = _line(message)
+            parts.append('"need_task_ids":false')
+        parts.append(f'"tuple":{_json(list(command.values))}}}\nend\n')
         self.task_ids_due += command.need_task_ids
-        return data
+        return ",".join(parts).encode()
 
     def _ack(self, command: Ack) -> bytes:
         return self._settle("ack", command.id)
@@ -428,7 +448,7 @@ class Multilang:
     def _settle(self, name: str, identifier: str) -> bytes:
         self._expect_waiting(name, identifier)
         self.waiting.remove(identifier)
-        return _line({"command": name, "id": identifier})
+        return f'{{"command":"{name}","id":{_quoted(identifier)}}}\nend\n'.encode()
 
     def _expect_waiting(self, name: str, identifier: str) -> None:
         if identifier not in self.waiting:
@@ -471,18 +491,27 @@ _WRITERS: Final[dict[type, Callable[[Multilang, Any], bytes]]] = {
 
 # Neither NaN nor Infinity: no version of Storm's parser takes them as numbers.
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_DECODE: Final = json.JSONDecoder().decode
 
 
-def _line(message: dict[str, Any]) -> bytes:
+def _quoted(text: str) -> str:
+    return encode_basestring_ascii(text)
+
+
+def _json(value: Any) -> str:
     try:
-        return _ENCODER.encode(message).encode() + END
+        return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"command: expected what JSON can say, got {error}") from None
 
 
+def _line(message: dict[str, Any]) -> bytes:
+    return _json(message).encode() + END
+
+
 def _read(message: bytes) -> Event:
     try:
-        parsed = json.loads(message.decode())
+        parsed = _DECODE(message.decode())
     except (ValueError, RecursionError) as error:
         raise ProtocolError(
             f"message: expected JSON, got {_shown(message)} ({type(error).__name__}: {error})"
@@ -532,11 +561,21 @@ def _request(parsed: dict[str, Any]) -> Event:
 
 
 def _tuple(parsed: dict[str, Any]) -> Event:
-    identifier = _field(parsed, "id", str)
-    stream = _field(parsed, "stream", str)
-    values = _field(parsed, "tuple", list)
-    component = None if parsed.get("comp") is None else _field(parsed, "comp", str)
-    task = _field(parsed, "task", int)
+    identifier, stream, values, task, component = map(parsed.get, _FIELDS)
+    if not (
+        type(identifier) is str
+        and type(stream) is str
+        and type(values) is list
+        and type(task) is int
+        and (component is None or type(component) is str)
+    ):
+        for name, kind in (("id", str), ("stream", str), ("tuple", list), ("task", int)):
+            _field(parsed, name, kind)
+        _field(parsed, "comp", str)
+    assert type(identifier) is str
+    assert type(stream) is str
+    assert type(values) is list
+    assert type(task) is int
     if stream == _HEARTBEAT_STREAM and task == -1:
         return Heartbeat(identifier)
     if stream == _TICK_STREAM and component == _SYSTEM:

@@ -76,7 +76,7 @@ class RouterBolt(Bolt):
         config: str | None = None,
         document: str = "router",
         linger: float = 100e-6,
-        pipe_size: int = 0,
+        pipe_size: int = 1 << 18,
     ) -> None:
         if router is None and config is None:
             raise TypeError("router: expected a router, its path or a config store, got none")
@@ -105,7 +105,7 @@ class RouterBolt(Bolt):
             )
         self.router = router
         self._place = dict(zip(router.tasks, self.tasks, strict=True))
-        if self._native is not None and router._core.one_record:
+        if self._native is not None:
             self._native.set_router(router._core.capsule(), self.tasks)
 
     def statistics(self, *, reset: bool = False) -> SpaceSaving:
@@ -196,11 +196,17 @@ class RouterBolt(Bolt):
                 f" {known} tasks, got {len(router.tasks)}",
                 3,
             )
+        elif self._framed and not router._core.one_record:
+            self.log(
+                f"{self._document}: version {document.version} is ignored: expected a ring without"
+                " split keys, because this is a RouterShellBolt, got another",
+                3,
+            )
         elif self.router is None or router.version > self.router.version:
             self.router = router
 
     def process(self, records: list[Tuple]) -> None:
-        """Route in Python: where the home needs values, keys are split, or a record is odd."""
+        """Route in Python: what came with the set-up, and records that are odd, or wrong."""
         assert self.router is not None
         for record in records:
             fields = self._fields.get((record.component or "", record.stream))
@@ -225,7 +231,7 @@ class RouterBolt(Bolt):
 
     @property
     def _framed(self) -> bool:
-        """Whether the JVM's side is a RouterShellBolt, which speaks in frames after the greeting."""
+        """Whether the other side is a RouterShellBolt: frames follow the greeting."""
         conf = getattr(self, "conf", {})
         return bool(conf.get("topology.multilang.serializer") == FRAMES)
 
@@ -260,17 +266,12 @@ class RouterBolt(Bolt):
 
     def _loop(self) -> NoReturn:
         assert self.router is not None
-        if not self.router._core.one_record:
-            if self._framed:
-                raise ValueError(
-                    "router: expected a ring without split keys for a RouterShellBolt, got another"
-                )
-            super()._loop()
         with self._lock:
             self._write_out()
             self._native = self._make_native()
         self.set_router(self.router)
         self._native.push(self._protocol.take_rest())
+        self._protocol.receive(b"")  # raises where a fault followed what is to be handled
         while True:
             self._handle()
             self._when_idle()

@@ -104,6 +104,12 @@ class Jvm:
         message, self._buffer = self._buffer[:end], self._buffer[end + 5 :]
         return json.loads(message)
 
+    def hears_within(self, seconds):
+        """Whether a message comes in this time, or is there already."""
+        return b"\nend\n" in self._buffer or bool(
+            select.select([self.child.stdout], [], [], seconds)[0]
+        )
+
     def hear_until(self, wanted):
         """All messages up to the first for which `wanted` holds."""
         heard = []

@@ -57,9 +57,20 @@ public final class Local {
                 span(description, out);
             }
             out.put("counters", Counters.read());
-            conf.put("topology.kill.wait", 0);
         }
+        settle(cluster);
         return out;
+    }
+
+    /** Until nothing of the last topology is left that would disturb the next. */
+    private static void settle(LocalCluster cluster) throws Exception {
+        for (int i = 0; i < 600; ++i) {
+            if (cluster.getClusterInfo().get_topologies_size() == 0 && ProcessHandle.current().descendants().count() == 0) {
+                break;
+            }
+            Thread.sleep(50);
+        }
+        System.gc();
     }
 
     private static boolean reached(Map<String, Object> until) {

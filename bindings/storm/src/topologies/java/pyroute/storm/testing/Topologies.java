@@ -14,7 +14,7 @@ import pyroute.storm.RouterShellBolt;
 
 /**
  * A topology from a description in JSON: {"name", "conf", "components": [{"id", "kind", "parallelism", "inputs": [{"from",
- * "stream", "grouping", ...}], ...}]}. Kinds: spout, count, hash, shell, router; groupings: shuffle, local_or_shuffle, fields,
+ * "stream", "grouping", ...}], ...}]}. Kinds: spout, pairs, count, stage, hash, shell, router; groupings: shuffle, local_or_shuffle, fields,
  * partial_key, direct, all, global, none, routed. bench/storm/topology.py writes it.
  */
 final class Topologies {
@@ -45,6 +45,10 @@ final class Topologies {
                 builder.setSpout(id, new Spout(given), parallelism);
                 continue;
             }
+            if ("pairs".equals(given.get("kind"))) {
+                builder.setSpout(id, new PairSpout(given), parallelism);
+                continue;
+            }
             BoltDeclarer bolt = builder.setBolt(id, bolt(given), parallelism);
             if (given.containsKey("tick")) {
                 bolt.addConfiguration(Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS, given.get("tick"));
@@ -60,6 +64,8 @@ final class Topologies {
         switch ((String) given.get("kind")) {
             case "count":
                 return new Count(given);
+            case "stage":
+                return new Stage(given);
             case "hash":
                 return new HashBolt(given);
             case "shell": {

@@ -1,0 +1,1 @@
+"""Children that are compared, each a program of its own."""
