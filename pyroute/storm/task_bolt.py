@@ -20,6 +20,7 @@ recognised by its ``id``: its state change is not made again, and what it had ma
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import socket
@@ -214,7 +215,7 @@ class TaskBolt(Participant):
         self._handles = 0
         self._stats = KeyStats(window=1)
         self._counted = 0
-        self._pairs: dict[str, tuple[list[int], list[int]]] = {}
+        self._pairs: dict[str, tuple[list[Any], list[Any]]] = {}
         self.doubles = 0
         """Records that came again and were not applied again."""
         super().initialize(conf, context)
@@ -354,8 +355,8 @@ class TaskBolt(Participant):
             answer = self.machine.route(operator, number, b"")
             if self._managed:
                 ins, outs = self._pairs.setdefault(operator, ([], []))
-                ins.append(record._number)
-                outs.append(number)
+                ins.append(record.key)
+                outs.append(key)
             assert isinstance(answer, Send)
             assert answer.target is not None
             line = [self._derived(record, at), key, *values]
@@ -403,10 +404,11 @@ class TaskBolt(Participant):
         """How often a key of the next operator followed one of this: of each operator a sketch."""
         out = {}
         pairs, self._pairs = self._pairs, {}
-        for operator, numbers in pairs.items():
+        for operator, (ins, outs) in pairs.items():
             sketch = PairSpaceSaving(self.top)
-            sketch.observe(*(Keys.from_ids(np.array(n, np.uint64)) for n in numbers))
-            out[operator] = base64.b64encode(sketch.to_bytes()).decode()
+            with contextlib.suppress(TypeError):  # keys of several types: no pairs of those
+                sketch.observe(ins, outs)
+                out[operator] = base64.b64encode(sketch.to_bytes()).decode()
         return out
 
 
