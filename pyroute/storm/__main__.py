@@ -121,6 +121,7 @@ def _manager_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", metavar="URL", help="config store: dir:PATH, zk://HOST/PATH")
     parser.add_argument("--storage", choices=["state", "store"], default="state")
     parser.add_argument("--plan-every", type=float, default=10.0, metavar="SECONDS")
+    parser.add_argument("--planner", choices=["rebalance", "colocate"], default="rebalance")
     parser.add_argument("--max-imbalance", type=float, default=0.08)
     parser.add_argument("--resend-after", type=float, default=2.0, metavar="SECONDS")
 
@@ -134,6 +135,7 @@ def _manager(options: argparse.Namespace) -> Bolt:
         store=options.store,
         storage=options.storage,
         plan_every=options.plan_every,
+        planner=options.planner,
         options={"max_imbalance": options.max_imbalance},
     )
     bolt.resend_after = options.resend_after

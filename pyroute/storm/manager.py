@@ -13,6 +13,7 @@ status (`TOPOLOGY/status`), and follows requests (`TOPOLOGY/request`)::
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from pyroute.colocate import colocate
 from pyroute.control.config_store import ConfigStore, Document, StaleVersionError
 from pyroute.gate import Gate
 from pyroute.keys import Keys
@@ -27,6 +29,7 @@ from pyroute.protocol import FencedError, FileStorage, Manager, Message, Storage
 from pyroute.protocol.manager import Phase
 from pyroute.rebalance import rebalance
 from pyroute.router import Router
+from pyroute.space_saving import PairSpaceSaving
 from pyroute.storm.bolt import Bolt, Context
 from pyroute.storm.protocol import Tuple
 from pyroute.storm.reconfigure import STREAM, Wiring, read_message, setting, write_message
@@ -280,6 +283,8 @@ class ManagerBolt(Bolt):
             for name in sorted(self.wiring.topology.keyed)
             if all(task in self.reports for task in self.wiring.topology.tasks(name))
         ]
+        if self.planner == "colocate":
+            return self._colocate(manager, ready)
         plans: dict[str, Any] = {}
         for name in ready:
             plan = rebalance(self._snapshot(name), manager.routers[name], **self.options)
@@ -288,6 +293,32 @@ class ManagerBolt(Bolt):
             if decision.apply:
                 plans[name] = plan
         return plans
+
+    def _colocate(self, manager: Manager, ready: Sequence[str]) -> Any:
+        """Keys that follow one another to one worker, where the gate lets it."""
+        topology = self.wiring.topology
+        pairs: dict[tuple[str, str], PairSpaceSaving] = {}
+        for before, after in topology.edges:
+            if before in ready and after in ready:
+                for task in topology.tasks(before):
+                    text = self.reports[task]["pairs"].get(after)
+                    if text is not None:
+                        sketch = PairSpaceSaving.from_bytes(base64.b64decode(text))
+                        found = pairs.setdefault((before, after), PairSpaceSaving(sketch.capacity))
+                        found.merge(sketch)
+        if not pairs:
+            self.decision = "colocate: no pairs yet"
+            return None
+        names = sorted({name for edge in pairs for name in edge})
+        placement = {
+            name: {task.number: self.reports[task]["worker"] for task in topology.tasks(name)}
+            for name in names
+        }
+        routers = {name: manager.routers[name] for name in names}
+        plan = colocate(pairs, placement, routers=routers, **self.options)
+        decision = self.gate.decide(plan, self.now())
+        self.decision = f"{', '.join(names)}: {decision.reason}"
+        return plan.routers if decision.apply else None
 
     def _snapshot(self, name: str) -> Any:
         tasks = self.wiring.topology.tasks(name)

@@ -20,7 +20,10 @@ recognised by its ``id``: its state change is not made again, and what it had ma
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import os
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -30,6 +33,7 @@ import numpy as np
 from pyroute.key_stats import KeyStats, Snapshot
 from pyroute.keys import Keys, keys
 from pyroute.protocol.messages import Apply, Forward, Full, Hold, Send
+from pyroute.space_saving import PairSpaceSaving
 from pyroute.storm.bolt import Context
 from pyroute.storm.protocol import Tuple
 from pyroute.storm.reconfigure import Participant
@@ -211,6 +215,7 @@ class TaskBolt(Participant):
         self._handles = 0
         self._stats = KeyStats(window=1)
         self._counted = 0
+        self._pairs: dict[str, tuple[list[Any], list[Any]]] = {}
         self.doubles = 0
         """Records that came again and were not applied again."""
         super().initialize(conf, context)
@@ -348,6 +353,10 @@ class TaskBolt(Participant):
                 continue
             (number,) = numbers_of([key])
             answer = self.machine.route(operator, number, b"")
+            if self._managed:
+                ins, outs = self._pairs.setdefault(operator, ([], []))
+                ins.append(record.key)
+                outs.append(key)
             assert isinstance(answer, Send)
             assert answer.target is not None
             line = [self._derived(record, at), key, *values]
@@ -386,8 +395,21 @@ class TaskBolt(Participant):
             "background": float(costs.sum() - costs[order].sum()),
             "keys": len(self._keyed),
             "doubles": self.doubles,
+            "worker": os.environ.get("PYROUTE_WORKER") or f"{socket.gethostname()}:{os.getppid()}",
+            "pairs": self._report_pairs(),
         }
         return json.dumps(document)
+
+    def _report_pairs(self) -> dict[str, str]:
+        """How often a key of the next operator followed one of this: of each operator a sketch."""
+        out = {}
+        pairs, self._pairs = self._pairs, {}
+        for operator, (ins, outs) in pairs.items():
+            sketch = PairSpaceSaving(self.top)
+            with contextlib.suppress(TypeError):  # keys of several types: no pairs of those
+                sketch.observe(ins, outs)
+                out[operator] = base64.b64encode(sketch.to_bytes()).decode()
+        return out
 
 
 class CountBolt(TaskBolt):

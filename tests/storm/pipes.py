@@ -72,7 +72,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=self.stderr,
             bufsize=0,
-            env=cluster.environment,
+            env={**cluster.environment, "PYROUTE_WORKER": f"worker{self.task % 2}"},
         )
         for end in (self.process.stdin, self.process.stdout):
             os.set_blocking(end.fileno(), False)

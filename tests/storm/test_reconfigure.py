@@ -178,6 +178,96 @@ def test_the_manager_plans(tmp_path):
     assert max(spread.values()) <= max(hashed.values())
 
 
+PAIRS = """
+import sys
+from pyroute.storm.task_bolt import TaskBolt
+
+
+class State(TaskBolt):
+    def apply(self, record):
+        record.state = (record.state or 0) + 1
+        self.emit_keyed("tags", "tag of " + record.key, [], record)
+
+
+class Tags(TaskBolt):
+    def apply(self, record):
+        record.state = (record.state or 0) + 1
+
+
+{"states": State, "tags": Tags}[sys.argv[1]]().run()
+"""
+
+
+def test_the_manager_colocates(tmp_path):
+    """Keys that follow one another end up in one worker; counts of both operators stay exact."""
+    script = tmp_path / "pairs.py"
+    script.write_text(PAIRS)
+    control = {"pyroute": ["kind", "data"]}
+    names = ["split", "states", "tags"]
+    plan = ["--planner", "colocate", "--plan-every", "0.5", "--max-imbalance", "0.5"]
+    components = {
+        "split": Component(
+            [*PYTHON, "source", "--key", "state"],
+            1,
+            [("spout", "default", "shuffle"), ("manager", "pyroute", "direct")],
+            {"default": ["id", "key"], **control},
+        ),
+        "states": Component(
+            [sys.executable, str(script), "states"],
+            2,
+            [
+                ("split", "default", "direct"),
+                *((name, "pyroute", "direct") for name in ("split", "states", "manager")),
+            ],
+            {"default": ["id", "key"], **control},
+        ),
+        "tags": Component(
+            [sys.executable, str(script), "tags"],
+            2,
+            [
+                ("states", "default", "direct"),
+                *((name, "pyroute", "direct") for name in ("states", "tags", "manager")),
+            ],
+            control,
+        ),
+        "manager": Component(
+            [*PYTHON, "manager", *plan], 1, [(name, "pyroute", "direct") for name in names], control
+        ),
+    }
+    conf = {
+        "pyroute.operators": names,
+        "pyroute.manager": "manager",
+        "pyroute.state": str(tmp_path / "state"),
+        "pyroute.store": f"dir:{tmp_path / 'store'}",
+    }
+    rng = random.Random(7)
+    records = [f"state{rng.randrange(40)}" for _ in range(60_000)]
+    rows = [[["s", i], word] for i, word in enumerate(records)]
+    mover = Mover(tmp_path, seed=7)
+    with Cluster(tmp_path / "c", components, rows, ["id", "state"], conf=conf) as cluster:
+        cluster.timeout = 60.0
+        cluster.run(lambda: mover.status().get("epoch", 0) >= 1)
+        cluster.run(lambda: mover.done)
+        routers = [
+            pr.Router.from_bytes(mover.store.get(f"test/{edge}").value)
+            for edge in ("split->states", "states->tags")
+        ]
+        del cluster.records[cluster.next :]
+        del records[cluster.next :]
+        cluster.run(lambda: cluster.done)
+        assert cluster.replays == 0
+        assert not cluster.errors
+    found = Counter()
+    for name in ("states", "tags"):
+        for number in range(2):
+            found.update(read_state(tmp_path / "state" / name / str(number)))
+    assert found == Counter(records) + Counter(f"tag of {word}" for word in records)
+    # Storm's ids 3, 4 and 5, 6: task 0 of both operators is in one worker, task 1 in the other.
+    words_ = sorted(set(records))
+    ours = routers[0].route(words_) == routers[1].route([f"tag of {word}" for word in words_])
+    assert ours.mean() > 0.8
+
+
 def test_zookeeper_killed_during_a_move(tmp_path, zookeeper):  # noqa: F811
     """Decisions in ZooKeeper: while it is away nothing is decided, records flow all the same."""
     records = words(100_000, seed=4)

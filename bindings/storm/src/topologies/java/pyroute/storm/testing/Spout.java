@@ -6,8 +6,12 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.Paths;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.TreeSet;
 import java.util.concurrent.atomic.LongAdder;
@@ -20,7 +24,8 @@ import org.apache.storm.tuple.Values;
 
 /**
  * Records (sequence, key, padding), each with its sequence as its id; what fails is sent again. Task i of n sends the sequences i,
- * i + n, and so on. With a folder it remembers how far everything was acked, and starts there again.
+ * i + n, and so on. With a folder it remembers how far everything was acked, and starts there again; a file "stop" there ends it, and
+ * ID-i.times has a line per second: milliseconds since 1970, records acked, and p50, p99 and most of their times in microseconds.
  */
 final class Spout extends BaseRichSpout {
     private static final long serialVersionUID = 1L;
@@ -45,6 +50,10 @@ final class Spout extends BaseRichSpout {
     private transient long started;
     private transient long sent;
     private transient long savedAt;
+    private transient long end;
+    private transient HashMap<Long, Long> sentAt;
+    private transient ArrayList<Long> times;
+    private transient long timedAt;
 
     Spout(Map<String, Object> given) {
         id = (String) given.get("id");
@@ -88,6 +97,9 @@ final class Spout extends BaseRichSpout {
         index = context.getThisTaskIndex();
         step = context.getComponentTasks(id).size();
         next = index;
+        end = records;
+        sentAt = new HashMap<>();
+        times = new ArrayList<>();
         if (folder != null) {
             try {
                 Path path = state();
@@ -110,7 +122,7 @@ final class Spout extends BaseRichSpout {
         save();
         Long sequence = again.poll();
         if (sequence == null) {
-            if (next >= records || rate > 0 && sent > (System.nanoTime() - started) * 1e-9 * rate) {
+            if (next >= end || rate > 0 && sent > (System.nanoTime() - started) * 1e-9 * rate) {
                 return;
             }
             sequence = next;
@@ -119,6 +131,7 @@ final class Spout extends BaseRichSpout {
         }
         if (folder != null) {
             open.add(sequence);
+            sentAt.put(sequence, System.nanoTime());
         }
         emitted.increment();
         collector.emit(new Values(sequence, key(sequence, keys, type), padding), sequence);
@@ -129,6 +142,10 @@ final class Spout extends BaseRichSpout {
         acked.increment();
         if (folder != null) {
             open.remove(sequence);
+            Long at = sentAt.remove(sequence);
+            if (at != null) {
+                times.add((System.nanoTime() - at) / 1000);
+            }
         }
     }
 
@@ -145,12 +162,37 @@ final class Spout extends BaseRichSpout {
             return;
         }
         savedAt = now;
+        if (end == records && Files.exists(Paths.get(folder, "stop"))) {
+            end = next;
+        }
+        saveTimes(now);
         long lowest = open.isEmpty() ? next : open.first();
-        String text = lowest + " " + (lowest >= records ? "done" : "open") + " " + emitted.sum() + " " + failed.sum();
+        String text = lowest + " " + (lowest >= end ? "done" : "open") + " " + emitted.sum() + " " + failed.sum();
         try {
             Path fresh = Paths.get(folder, ".new-" + id + "-" + index);
             Files.write(fresh, text.getBytes(StandardCharsets.UTF_8));
             Files.move(fresh, state(), StandardCopyOption.REPLACE_EXISTING, StandardCopyOption.ATOMIC_MOVE);
+        } catch (IOException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    private void saveTimes(long now) {
+        if (now - timedAt < 1_000_000_000L) {
+            return;
+        }
+        timedAt = now;
+        Collections.sort(times);
+        int size = times.size();
+        String line = System.currentTimeMillis() + " " + size;
+        for (double part : new double[] {0.5, 0.99, 1.0}) {
+            line += " " + (size == 0 ? 0 : times.get(Math.min(size - 1, (int) (part * size))));
+        }
+        times.clear();
+        try {
+            byte[] text = (line + "\n").getBytes(StandardCharsets.UTF_8);
+            Path path = Paths.get(folder, id + "-" + index + ".times");
+            Files.write(path, text, StandardOpenOption.CREATE, StandardOpenOption.APPEND);
         } catch (IOException error) {
             throw new IllegalStateException(error);
         }

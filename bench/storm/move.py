@@ -1,0 +1,289 @@
+"""What does it cost a real Storm when a tenth of its keys move, and when something dies meanwhile?
+
+    python -m bench.storm.move --folder NEW [--rate 2000] [--runs 3] [--faults]
+
+Two workers: a spout, two sources, four tasks with durable counts, a manager. Throughput over the
+ten seconds that contain the move against the seconds before, times of records, and with --faults
+how long the stream takes to recover after kill -9 of a child, a worker, the manager and ZooKeeper.
+Every count is checked at the end.
+"""
+
+import argparse
+import contextlib
+import json
+import random
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.storm import topology as tp
+from bench.storm.cluster import Cluster, StormError, logged, wait_for
+from pyroute.control import ConfigStore
+from pyroute.storm.state import read_state
+
+TASKS = 4
+NAME = "move"
+
+
+def description(folder: Path, *, rate: float, keys: int, timeout: int, pending: int) -> Any:
+    """The topology; everything that it keeps is below the folder."""
+    control = {"streams": {"pyroute": ["kind", "data"]}, "direct_streams": ["pyroute"]}
+    module = ["-m", "pyroute.storm"]
+    return tp.topology(
+        NAME,
+        tp.spout(rate=rate, keys=keys, folder=str(folder / "spout")),
+        tp.python(
+            "split",
+            tp.by("shuffle", "spout"),
+            tp.by("direct", "manager", "pyroute"),
+            script=[*module, "source", "--key", "key", "--id", "sequence"],
+            parallelism=2,
+            **{**control, "fields": ["id", "key", "padding"]},
+        ),
+        tp.python(
+            "count",
+            tp.by("direct", "split"),
+            *(tp.by("direct", name, "pyroute") for name in ("split", "count", "manager")),
+            script=[*module, "task"],
+            parallelism=TASKS,
+            **control,
+        ),
+        tp.python(
+            "manager",
+            *(tp.by("direct", name, "pyroute") for name in ("split", "count")),
+            script=[*module, "manager", "--plan-every", "0"],
+            **control,
+        ),
+        conf={
+            "topology.workers": 2,
+            "topology.acker.executors": 2,
+            "topology.max.spout.pending": pending,
+            "topology.message.timeout.secs": timeout,
+            "topology.disable.loadaware.messaging": True,
+            "pyroute.operators": ["split", "count"],
+            "pyroute.manager": "manager",
+            "pyroute.state": str(folder / "state"),
+            "pyroute.store": f"dir:{folder / 'store'}",
+        },
+    )
+
+
+class Run:
+    """A running topology on a running cluster."""
+
+    def __init__(self, cluster: Cluster, folder: Path, keys: int, seed: int) -> None:
+        self.cluster, self.folder, self.keys = cluster, folder, keys
+        self.store = ConfigStore.open(f"dir:{folder / 'store'}")
+        self.random = random.Random(seed)
+        self.asked = 0
+
+    def progress(self) -> tuple[int, bool, int, int]:
+        """Lowest sequence that is not acked, whether all is done, emitted, failed."""
+        try:
+            lowest, state, emitted, failed = (self.folder / "spout" / "spout-0").read_text().split()
+        except (OSError, ValueError):
+            return 0, False, 0, 0
+        return int(lowest), state == "done", int(emitted), int(failed)
+
+    def status(self) -> dict[str, Any]:
+        """What the manager says."""
+        found = self.store.get(f"{NAME}/status")
+        return {} if found is None else dict(found.value)
+
+    def ask(self, share: float = 0.1) -> int:
+        """Ask for some of the keys to move."""
+        chosen = self.random.sample(range(self.keys), int(self.keys * share))
+        table = [[f"key-{i}", self.random.randrange(TASKS)] for i in chosen]
+        self.asked = self.store.put(f"{NAME}/request", {"tables": {"count": table}}, None)
+        return len(table)
+
+    def moved(self) -> bool:
+        """Whether what was asked for is done."""
+        status = self.status()
+        return status.get("request", 0) >= self.asked and status.get("phase") == "idle"
+
+    def flows(self, records: int = 200) -> Callable[[], bool]:
+        """Whether so many more records were acked since now."""
+        before = self.progress()[0]
+        return lambda: self.progress()[0] >= before + records
+
+    def finish(self) -> int:
+        """End the spout and wait until all is acked; how many records there were."""
+        (self.folder / "spout" / "stop").touch()
+        wait_for("all records acked", lambda: self.progress()[1])
+        return self.progress()[0]
+
+    def check(self, records: int) -> None:
+        """Every count is exact; `StormError` otherwise."""
+        total: Counter[str] = Counter()
+        for number in range(TASKS):
+            for key, state in read_state(self.folder / "state" / "count" / str(number)).items():
+                if state is not None and key in total:
+                    raise StormError(f"{key}: expected it in one task, got two")
+                total[key] = state or 0
+        wanted = Counter(f"key-{tp.key(i, self.keys)}" for i in range(records))
+        wrong = {k: (n, total[k]) for k, n in wanted.items() if total[k] != n}
+        if wrong or sum(total.values()) != records:
+            some = list(wrong.items())[:5]
+            raise StormError(f"counts: expected {records}, got {sum(total.values())}; {some}")
+
+    def times(self) -> list[list[float]]:
+        """A row per second: when, records acked, p50, p99, most, in milliseconds."""
+        rows = []
+        with contextlib.suppress(OSError):
+            for line in (self.folder / "spout" / "spout-0.times").read_text().splitlines():
+                at, count, *parts = map(int, line.split())
+                rows.append([at / 1000, count, *(part / 1000 for part in parts)])
+        return rows
+
+    def steady(self) -> bool:
+        """Whether what piled up while the topology started is done."""
+        last = self.times()[-3:]
+        return len(last) == 3 and all(row[1] and row[3] < 1000 for row in last)
+
+    def victims(self) -> dict[str, Callable[[], None]]:
+        """What can be killed, by name."""
+        cluster = self.cluster
+
+        def child(word: str) -> Callable[[], None]:
+            return lambda: cluster.kill(sorted(cluster.children(word))[0])
+
+        def worker() -> None:
+            cluster.kill(self.random.choice(sorted(cluster.workers())))
+
+        def zookeeper() -> None:
+            cluster.kill_daemon("zookeeper")
+            time.sleep(1.0)
+            cluster.start_zookeeper()
+
+        return {
+            "a task's child": child("task"),
+            "a worker": worker,
+            "the manager": child("manager"),
+            "ZooKeeper": zookeeper,
+        }
+
+
+@contextlib.contextmanager
+def running(
+    folder: Path,
+    *,
+    rate: float,
+    keys: int = 1000,
+    timeout: int = 30,
+    pending: int = 2000,
+    seed: int = 0,
+) -> Iterator[Run]:
+    """A cluster with the topology, once records flow and the manager is up."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "spout").mkdir(exist_ok=True)
+    with Cluster(slots=2) as cluster, logged(cluster):
+        options: dict[str, Any] = {"rate": rate, "keys": keys, "timeout": timeout}
+        cluster.submit(description(folder, pending=pending, **options))
+        run = Run(cluster, folder, keys, seed)
+        wait_for("records acked", lambda: run.progress()[0] > 500)
+        wait_for("the manager", lambda: run.status().get("phase") == "idle")
+        try:
+            yield run
+        finally:
+            run.store.close()
+
+
+def move(run: Run, share: float = 0.1) -> dict[str, Any]:
+    """Ten steady seconds, then ten that contain a move."""
+    rows: list[tuple[float, int]] = []
+
+    def watch(seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            rows.append((time.monotonic(), run.progress()[0]))
+            time.sleep(0.05)
+
+    def rate(since: float, until: float) -> float:
+        inside = [row for row in rows if since <= row[0] <= until]
+        return (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
+
+    wait_for("a steady stream", lambda: run.steady())
+    failed = run.progress()[3]
+    start, wall = time.monotonic(), time.time()
+    watch(10.0)
+    watch(2.0)
+    keys = run.ask(share)
+    asked = time.monotonic()
+    watch(8.0)
+    wait_for("the move", run.moved)
+    watch(1.0)
+    steady, moving = rate(start, start + 10), rate(asked - 2, asked + 8)
+    seconds = run.times()
+    before = [row for row in seconds if wall < row[0] <= wall + 10]
+    during = [row for row in seconds if wall + 10 < row[0] <= wall + 20]
+    return {
+        "keys moved": keys,
+        "steady records/s": round(steady),
+        "records/s over the move": round(moving),
+        "ratio": round(moving / steady, 3),
+        "seconds of the move": run.status()["seconds"],
+        "p50, p99 ms steady": _middle(before),
+        "p50, p99 ms over the move": _middle(during),
+        "replays": run.progress()[3] - failed,
+    }
+
+
+def _middle(rows: list[list[float]]) -> list[float]:
+    if not rows:
+        return []
+    return [round(statistics.median(row[2] for row in rows)), round(max(row[3] for row in rows))]
+
+
+def faults(run: Run, times: int = 1) -> list[dict[str, Any]]:
+    """Kill each victim during a move; how long until records flow and the move is done."""
+    found = []
+    for _ in range(times):
+        for name, kill in run.victims().items():
+            wait_for("children", lambda: len(run.cluster.children("pyroute.storm")) == TASKS + 3)
+            wait_for("records", run.flows())
+            before = run.progress()[3]
+            run.ask()
+            time.sleep(run.random.random() * 0.3)
+            kill()
+            killed = time.monotonic()
+            print(f"killed {name}", file=sys.stderr, flush=True)
+            wait_for(f"records after {name} was killed", run.flows(1000))
+            flowing = time.monotonic() - killed
+            wait_for(f"the move after {name} was killed", run.moved)
+            found.append(
+                {
+                    "killed": name,
+                    "records flow after s": round(flowing, 1),
+                    "move done after s": round(time.monotonic() - killed, 1),
+                    "replays": run.progress()[3] - before,
+                }
+            )
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rate", type=float, default=2000.0)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--faults", action="store_true")
+    parser.add_argument("--folder", type=Path, required=True, help="new; state and times go there")
+    options = parser.parse_args()
+    timeout = 10 if options.faults else 30
+    with running(options.folder, rate=options.rate, timeout=timeout) as run:
+        for _ in range(options.runs):
+            print(json.dumps(move(run)), flush=True)
+        if options.faults:
+            for row in faults(run):
+                print(json.dumps(row), flush=True)
+        records = run.finish()
+    run.check(records)
+    print(f"{records} records, every count exact", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

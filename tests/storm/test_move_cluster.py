@@ -1,0 +1,32 @@
+"""A real cluster of two workers: a tenth of the keys move under load, and things die meanwhile."""
+
+import os
+import time
+
+import pytest
+
+from bench.storm import jars, move
+from bench.storm.cluster import wait_for
+
+
+def test_moves_and_faults(tmp_path):
+    """Zero loss and no replay without faults; every count exact after kill -9 of each part."""
+    if jars.missing() is not None and os.environ.get("PYROUTE_REQUIRE") != "all":
+        pytest.skip(jars.missing())
+    assert jars.missing() is None, jars.missing()
+    with move.running(tmp_path / "run", rate=400, keys=300, timeout=10, seed=1) as run:
+        wait_for("records", run.flows(500))
+        failed = run.progress()[3]
+        moved = run.ask(share=0.1)
+        assert moved == 30
+        wait_for("the move", run.moved)
+        wait_for("records after the move", run.flows(500))
+        assert run.status()["epoch"] == 1
+        assert run.progress()[3] == failed, "no record may come again"
+        rows = move.faults(run)
+        assert [row["killed"] for row in rows] == list(run.victims())
+        assert run.status()["epoch"] >= 1 + len(rows)
+        begun = time.monotonic()
+        records = run.finish()
+        print(f"{records} records, {time.monotonic() - begun:.1f} s to the end; {rows}")
+    run.check(records)
