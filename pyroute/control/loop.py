@@ -23,7 +23,7 @@ import numpy.typing as npt
 from pyroute.control import policies
 from pyroute.control.backtest import Backtest, error_ratio
 from pyroute.control.config_store import ConfigStore, MalformedError, StaleVersionError
-from pyroute.control.configurable import from_document, to_document
+from pyroute.control.configurable import from_document, to_document, with_shares
 from pyroute.control.policies import Forecast, Guard, Measurement, Memory, Statistics
 from pyroute.control.store import DecisionRow, Sample, Store, StoreError
 from pyroute.dynamic_grouping import DynamicGrouping
@@ -528,7 +528,7 @@ class Loop:
             wanted = self._unpublished
             if decision.changed:
                 shares = [decision.ratio.get(name, 0.0) for name in self.workers]
-                wanted = self._grouping.with_ratio(shares)
+                wanted = with_shares(self._grouping, shares)
         self._say_if_all_are_sick(reasons, problems)
         if wanted is None:
             self._memory = memory

@@ -13,7 +13,15 @@ import pyroute as pr
 from pyroute.control import ConfigStore, Loop, SplitRatio, Store, edge_name
 from pyroute.control import policies as p
 from pyroute.control.backtest import Backtest
-from pyroute.control.configurable import DynamicConfigurable, attach, from_document, to_document
+from pyroute.control.configurable import (
+    BURST,
+    DynamicConfigurable,
+    attach,
+    burst,
+    from_document,
+    to_document,
+    with_shares,
+)
 from pyroute.control.loop import measurement
 from pyroute.control.store import Sample
 from zookeeper import ZooKeeper, require
@@ -131,6 +139,14 @@ def test_with_ratio_moves_the_fewest(config):
     world.turn()
     changed = before != world.loop.grouping.owners
     assert set(before[changed].tolist()) == {3}
+
+
+def test_a_change_does_not_come_in_bursts():
+    even = pr.DynamicGrouping.from_ratio([1, 1, 1])
+    assert burst(even.with_ratio([7, 3, 2])) > BURST  # the fewest moves would
+    changed = with_shares(even, [7, 3, 2])
+    assert burst(changed) <= 2.0
+    assert changed.shares() == pr.DynamicGrouping.from_ratio([7, 3, 2]).shares()
 
 
 # What can go wrong -----------------------------------------------------------------------------
@@ -412,6 +428,37 @@ def test_torn_weights_file(tmp_path):
     assert status.source == "forecast"
     path.write_text("1.0 end ")
     path.write_text("1.00 end")
+    assert world.turn().problems == {}
+
+
+def predictor(weight):
+    """Last value plus `weight` times the last step, of `service_ms`, for any number of workers."""
+    return pr.control.Predictor.make(
+        {"window": 3, "workers": 4, "features": 1, "layers2": 1, "hidden2": 1, "skip": True},
+        names=["service_ms"],
+        weights=[0.0] * 9 + [0.0, 0.0] + [0.0, -weight, weight],
+    )
+
+
+def test_predictor_of_this_package(tmp_path):
+    """The native one: read from its file, in force while it is better, kept when the file tears."""
+    path = tmp_path / "model.bin"
+    world = Drifting(weights=path, backtest=Backtest(window=20, least=5, recent=0))
+    predictor(0.9).save(path)
+    status = world.turn(15)
+    assert status.problems == {}
+    assert status.source == "forecast"
+    assert status.workers["w1"]["forecast_ms"] == pytest.approx(5.0)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    status = world.turn(2)
+    assert "model.bin" in status.problems["weights"]
+    assert status.source == "forecast"
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 0xFF
+    path.write_bytes(flipped + b"x")
+    assert "weights" in world.turn().problems
+    predictor(0.5).save(path)
     assert world.turn().problems == {}
 
 
