@@ -23,7 +23,7 @@ from pyroute.control.configurable import (
     with_shares,
 )
 from pyroute.control.loop import measurement
-from pyroute.control.store import Sample
+from pyroute.control.store import Reports, Sample
 from zookeeper import ZooKeeper, require
 
 NAME = edge_name("urls", "spout", "extract")
@@ -105,6 +105,14 @@ def test_a_slow_worker_is_relieved_and_comes_back(config, tmp_path):
         rows = store.decisions()
         assert [row.version for row in rows] == list(range(1, config.get(NAME).version + 1))
         assert len(store.read(0.0, 1e9)) == 4 * 7
+
+
+@pytest.mark.parametrize("workers", [3, 7, 9, 100])
+def test_even_shares_that_a_circle_cannot_say_change_nothing(workers):
+    names = [f"w{number}" for number in range(workers)]
+    features = {"service_ms": 5.0, "records_per_s": 10.0}
+    loop = Loop(NAME, names, [lambda: [Sample(0.0, "h", name, features) for name in names]])
+    assert not any(loop.step().changed for _ in range(5))
 
 
 def test_readers_follow(config):
@@ -525,6 +533,22 @@ def test_measurement_of_storm_and_spark():
     odd = measurement({"service_ms": -1.0, "backlog": math.nan, "silent_s": math.inf})
     assert math.isnan(odd.service)
     assert (odd.backlog, odd.silent) == (0.0, 0.0)
+
+
+def test_what_another_host_wrote_is_used_and_not_written_again(tmp_path):
+    with Store.open(tmp_path / "control.db") as store:
+        world = World(store=store)
+        reports = Reports(store, besides="h1")
+        world.loop._sources.append(reports.collect)
+        world.turn()
+        del world.service["w3"]
+        for _ in range(3):
+            late = Sample(0.0, "h2", "w3", {"service_ms": 25.0, "records_per_s": 100.0})
+            store.write([late], received=world.wall)
+            status = world.turn()
+        assert status.ratio["w3"] < 0.1
+        assert status.problems == {}
+        assert len(store.read(0.0, 1e9, worker="w3")) == 4
 
 
 def test_run_keeps_its_cadence_and_stops():
