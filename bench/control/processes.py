@@ -267,7 +267,7 @@ class Run:
         during = mine & (begun > self.setup.start) & (begun < self.setup.end)
         if not before.any() or not during.any():
             return math.nan
-        return float(np.median(self.took[during]) / np.median(self.took[before]))
+        return float(np.mean(self.took[during]) / np.mean(self.took[before]))
 
     @property
     def most_changes(self) -> int:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from pyroute import DynamicGrouping
 from pyroute.control import policies as p
+from pyroute.control.configurable import with_shares
 
 Floats = npt.NDArray[np.float64]
 
@@ -197,7 +198,7 @@ def simulate(scenario: Scenario, control: Control) -> Outcome:
         memory, decision = control.guard.step(memory, statistics, proposal, ratio, now)
         if decision.changed:
             ratio = dict(decision.ratio)
-            grouping = grouping.with_ratio([ratio[name] for name in names])
+            grouping = with_shares(grouping, [ratio[name] for name in names])
             changes.append(now)
             shares = grouping.shares()
             ratios.append((now, tuple(shares.get(task, 0.0) for task in range(len(names)))))

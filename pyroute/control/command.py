@@ -21,7 +21,7 @@ from pyroute.control.configurable import edge_name, from_document
 from pyroute.control.hook import Hook
 from pyroute.control.loop import Loop, Status
 from pyroute.control.monitor import Monitor
-from pyroute.control.store import Store, StoreError
+from pyroute.control.store import Reports, Store, StoreError
 
 __all__ = ["control"]
 
@@ -70,6 +70,14 @@ def control(
         float,
         typer.Option(min=0.0, max=1.0, metavar="PART", help="Of the workers, always in service."),
     ] = 0.5,
+    report: Annotated[
+        bool,
+        typer.Option(help="Only measure this host and write to the store; decide nothing."),
+    ] = False,
+    reports: Annotated[
+        bool,
+        typer.Option(help="Use what other hosts write to the store, too."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option(help="Decide and show, publish nothing.")] = False,
     turns: Annotated[
         int, typer.Option(min=0, metavar="N", help="Stop after so many; 0: run on.")
@@ -91,6 +99,10 @@ def control(
     pyroute control urls 'spout->extract' --config zk://zoo:2181/pyroute --hook 7097
         --store control.db
 
+    On every other host, and then --reports on the one that decides:
+        pyroute control urls 'spout->extract' --config zk://zoo:2181/pyroute --hook 7097
+        --store postgresql://pyroute@db/control --report
+
     pyroute control demo 'source->work' --config dir:conf --worker w0=4711 --worker w1=4712
         --policy proportional --period 1
     """
@@ -105,6 +117,8 @@ def control(
         )
         names, pids = _workers(worker, documents, name)
         kept = _store(store, stack, out)
+        if (report or reports) and kept is None:
+            raise CommandError("--store: expected one that can be opened, got none")
         sources: list[Callable[[], Any]] = []
         monitor = Monitor(pids, period=period)
         sources.append(monitor.sample)
@@ -114,13 +128,15 @@ def control(
             sources.append(listener.collect)
         if spark is not None:
             sources.append(stack.enter_context(Hook.spark(spark)).collect)
+        if reports and kept is not None:
+            sources.append(Reports(kept, besides=monitor.host).collect)
         loop = Loop(
             name,
             names,
             sources,
-            config=None if dry_run else documents,
+            config=None if dry_run or report else documents,
             store=kept,
-            policy=policies.make(policy, horizon=max(60.0 / changes, period)),
+            policy=policies.make("none" if report else policy, horizon=max(60.0 / changes, period)),
             guard=policies.Guard(
                 period=period, changes_per_minute=changes, min_healthy=min_healthy
             ),

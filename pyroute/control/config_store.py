@@ -490,9 +490,7 @@ class DirectoryStore(ConfigStore):
                 watch_filter=None,
             ):
                 break
-        except (
-            OSError
-        ):  # no more watches of the system, or the directory is gone: look now and then
+        except (OSError, RuntimeError):  # no more watches, or no directory: look now and then
             self._woken.wait(self._poll)
         self._woken.clear()
 

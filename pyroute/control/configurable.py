@@ -28,6 +28,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from pyroute._core import FormatError
 from pyroute.dynamic_grouping import DynamicGrouping
 
@@ -38,6 +40,8 @@ __all__ = ["DynamicConfigurable", "SplitRatio", "attach", "edge_name", "from_doc
 
 _log = logging.getLogger("pyroute.control.configurable")
 KIND = "split"
+BURST = 8.0
+"""Records at once, beyond its share, that a change may bring to a task."""
 
 
 @runtime_checkable
@@ -84,6 +88,28 @@ def attach(store: ConfigStore, part: DynamicConfigurable) -> Watch:
             part.process_update(document.value)
 
     return store.watch(part.config_path(), changed)
+
+
+def with_shares(grouping: DynamicGrouping, shares: Sequence[float]) -> DynamicGrouping:
+    """The circle for other shares: the fewest identifiers change, unless it would come in bursts.
+
+    Records that may go anywhere lose nothing when an identifier moves, but a task that owns a long
+    run of identifiers gets that many records at once.
+    """
+    fewest = grouping.with_ratio(shares)
+    if burst(fewest) <= BURST:
+        return fewest
+    return DynamicGrouping.from_ratio(shares, bits=grouping.bits)
+
+
+def burst(grouping: DynamicGrouping) -> float:
+    """By how many records any run of the circle can differ from its tasks' shares."""
+    owners, worst = grouping.owners, 0.0
+    for task in np.unique(owners):
+        mine = owners == task
+        ahead = np.cumsum(mine - mine.mean())
+        worst = max(worst, float(max(ahead.max(), 0.0) - min(ahead.min(), 0.0)))
+    return worst
 
 
 def to_document(grouping: DynamicGrouping, tasks: Sequence[str]) -> dict[str, Any]:

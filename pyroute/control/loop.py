@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from pyroute.control import policies
 from pyroute.control.backtest import Backtest, error_ratio
 from pyroute.control.config_store import ConfigStore, MalformedError, StaleVersionError
-from pyroute.control.configurable import from_document, to_document
+from pyroute.control.configurable import from_document, to_document, with_shares
 from pyroute.control.policies import Forecast, Guard, Measurement, Memory, Statistics
 from pyroute.control.store import DecisionRow, Sample, Store, StoreError
 from pyroute.dynamic_grouping import DynamicGrouping
@@ -183,7 +183,7 @@ class Loop:
         self._sources = list(sources)
         self._config, self._store = config, store
         self.policy: policies.Policy = policy or policies.WaterFilling()
-        self.guard = guard or Guard()
+        self.guard = replace(guard or Guard(), resolution=1.0 / (1 << bits))
         self.model = model
         self._weights = None if weights is None else Path(weights)
         self._load, self._weights_mark = load or _load, (0, 0)
@@ -231,8 +231,8 @@ class Loop:
         problems: dict[str, str] = {}
         self._look_at_clock(now, wall, problems)
         self._adopt(problems)
-        samples = self._collect(problems)
-        self._keep(samples, wall, problems)
+        samples, new = self._collect(problems)
+        self._keep(new, wall, problems)
         statistics = self._statistics(samples, now, problems)
         forecast, source, why = self._predict(statistics, problems)
         changed, reasons = self._decide(statistics, forecast, now, wall, source, problems)
@@ -306,11 +306,16 @@ class Loop:
         except Exception as error:
             problems["config"] = f"{_said(error)}; the last ratio stays"
 
-    def _collect(self, problems: dict[str, str]) -> list[Sample]:
+    def _collect(self, problems: dict[str, str]) -> tuple[list[Sample], list[Sample]]:
+        """All samples, and those that are not in the store already."""
         samples: list[Sample] = []
+        new: list[Sample] = []
         for source in self._sources:
             try:
-                samples += source()
+                came = source()
+                samples += came
+                if not getattr(getattr(source, "__self__", None), "kept", False):
+                    new += came
             except Exception as error:
                 problems[f"source {_name(source)}"] = _said(error)
                 continue
@@ -320,7 +325,7 @@ class Loop:
                 problems[f"source {_name(source)}"] = problem
             for worker, text in (getattr(owner, "problems", None) or {}).items():
                 problems[f"worker {worker}" if worker else "machine"] = text
-        return samples
+        return samples, new
 
     def _keep(self, samples: list[Sample], wall: float, problems: dict[str, str]) -> None:
         if self._store is None or not samples:
@@ -528,7 +533,7 @@ class Loop:
             wanted = self._unpublished
             if decision.changed:
                 shares = [decision.ratio.get(name, 0.0) for name in self.workers]
-                wanted = self._grouping.with_ratio(shares)
+                wanted = with_shares(self._grouping, shares)
         self._say_if_all_are_sick(reasons, problems)
         if wanted is None:
             self._memory = memory

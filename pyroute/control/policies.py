@@ -553,6 +553,8 @@ class Guard:
     changes_per_minute
         In any 60 seconds; refinements get half of them, so that some are left to take records from
         a worker in trouble and to come back to even. None: no bound.
+    resolution
+        What a circle cannot say: a difference that small is none.
     """
 
     period: float = 1.0
@@ -563,6 +565,7 @@ class Guard:
     probe: float = 0.005
     min_healthy: float = 0.5
     changes_per_minute: int | None = 10
+    resolution: float = 1.0 / 1024
 
     def step(
         self, memory: Memory, statistics: Statistics, proposal: Proposal, ratio: Ratio, now: float
@@ -583,7 +586,7 @@ class Guard:
         memory = replace(memory, time=now, bans=bans, changes=recent, doubted=doubted)
         moved = max((abs(target[name] - ratio[name]) for name in target), default=0.0)
         # Back to even is worth a change however small, or shares would rest beside it.
-        settles = moved > 1e-9 and max(target.values()) - min(target.values()) < 1e-9
+        settles = moved > self.resolution and max(target.values()) - min(target.values()) < 1e-9
         # A trial begins or ends, however little it gets.
         tried = any((target[name] > 0) != (ratio[name] > 0) for name in target)
         if moved < band and not settles and not tried:

@@ -29,7 +29,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DecisionRow", "Sample", "Store", "StoreError"]
+__all__ = ["DecisionRow", "Reports", "Sample", "Store", "StoreError"]
 
 SCHEMA = 1
 _CLOCK_SAMPLES = 16
@@ -387,6 +387,28 @@ class Store:
             layouts = {row.id: json.loads(row.names) for row in found if row.id in used}
         return rows, layouts
 
+    def tail(self, after: int) -> tuple[list[Sample], int]:
+        """Samples that were written after the one of this number, and the number of the last.
+
+        A negative number: none, and the last one's number.
+        """
+        table = self._samples
+        newest = self._sa.select(self._sa.func.max(table.c.id))
+        with self._lock, self._begin() as connection:
+            last = int(connection.execute(newest).scalar() or 0)
+            if after < 0 or last <= after:
+                return [], last
+            query = self._sa.select(table).where(table.c.id > after, table.c.id <= last)
+            rows = list(connection.execute(query.order_by(table.c.id)))
+            found = connection.execute(self._sa.select(self._layout.c.id, self._layout.c.names))
+            layouts = {row.id: json.loads(row.names) for row in found}
+        samples = []
+        for row in rows:
+            values = np.frombuffer(row.data, "<f8").tolist()
+            features = dict(zip(layouts[row.layout], values, strict=True))
+            samples.append(Sample(row.sent, row.host, row.worker, features))
+        return samples, last
+
     def offsets(self, end: float = math.inf) -> dict[str, float]:
         """Seconds to add to each host's clock to get this store's, by its latest reports."""
         sa, table = self._sa, self._samples
@@ -418,6 +440,28 @@ class Store:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class Reports:
+    """What other hosts wrote to a store since the last look; a source for a loop.
+
+    Attributes
+    ----------
+    kept
+        True: a loop need not write these samples again.
+    """
+
+    kept = True
+
+    def __init__(self, store: Store, *, besides: str = "") -> None:
+        self._store, self._besides = store, besides
+        self._last: int | None = None
+
+    def collect(self) -> list[Sample]:
+        """Samples of all hosts but the one that is left out; none at the first look."""
+        samples, last = self._store.tail(-1 if self._last is None else self._last)
+        self._last = last
+        return [sample for sample in samples if sample.host != self._besides]
 
 
 class _Transaction:

@@ -117,6 +117,17 @@ def test_broken_store_is_no_reason_to_stop(tmp_path):
     assert "move the file away" in done.stderr
 
 
+def test_one_host_reports_and_another_decides(tmp_path):
+    database = tmp_path / "control.db"
+    done = demo(tmp_path, "--worker", "w0", "--report", "--store", database, "--json")
+    assert done.returncode == 0, done.stderr
+    done = demo(tmp_path, "--worker", "w0", "--reports", "--store", database, "--json")
+    assert done.returncode == 0, done.stderr
+    assert demo(tmp_path, "--worker", "w0", "--report").returncode == 1
+    with ConfigStore.open(f"dir:{tmp_path / 'conf'}") as config:
+        assert config.names() == []
+
+
 def test_dry_run_publishes_nothing(tmp_path):
     done = demo(tmp_path, "--worker", "w0", "--worker", "w1", "--dry-run", "--json")
     assert done.returncode == 0

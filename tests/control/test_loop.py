@@ -13,9 +13,17 @@ import pyroute as pr
 from pyroute.control import ConfigStore, Loop, SplitRatio, Store, edge_name
 from pyroute.control import policies as p
 from pyroute.control.backtest import Backtest
-from pyroute.control.configurable import DynamicConfigurable, attach, from_document, to_document
+from pyroute.control.configurable import (
+    BURST,
+    DynamicConfigurable,
+    attach,
+    burst,
+    from_document,
+    to_document,
+    with_shares,
+)
 from pyroute.control.loop import measurement
-from pyroute.control.store import Sample
+from pyroute.control.store import Reports, Sample
 from zookeeper import ZooKeeper, require
 
 NAME = edge_name("urls", "spout", "extract")
@@ -99,6 +107,14 @@ def test_a_slow_worker_is_relieved_and_comes_back(config, tmp_path):
         assert len(store.read(0.0, 1e9)) == 4 * 7
 
 
+@pytest.mark.parametrize("workers", [3, 7, 9, 100])
+def test_even_shares_that_a_circle_cannot_say_change_nothing(workers):
+    names = [f"w{number}" for number in range(workers)]
+    features = {"service_ms": 5.0, "records_per_s": 10.0}
+    loop = Loop(NAME, names, [lambda: [Sample(0.0, "h", name, features) for name in names]])
+    assert not any(loop.step().changed for _ in range(5))
+
+
 def test_readers_follow(config):
     split = SplitRatio(NAME, 4)
     assert isinstance(split, DynamicConfigurable)
@@ -131,6 +147,14 @@ def test_with_ratio_moves_the_fewest(config):
     world.turn()
     changed = before != world.loop.grouping.owners
     assert set(before[changed].tolist()) == {3}
+
+
+def test_a_change_does_not_come_in_bursts():
+    even = pr.DynamicGrouping.from_ratio([1, 1, 1])
+    assert burst(even.with_ratio([7, 3, 2])) > BURST  # the fewest moves would
+    changed = with_shares(even, [7, 3, 2])
+    assert burst(changed) <= 2.0
+    assert changed.shares() == pr.DynamicGrouping.from_ratio([7, 3, 2]).shares()
 
 
 # What can go wrong -----------------------------------------------------------------------------
@@ -415,6 +439,37 @@ def test_torn_weights_file(tmp_path):
     assert world.turn().problems == {}
 
 
+def predictor(weight):
+    """Last value plus `weight` times the last step, of `service_ms`, for any number of workers."""
+    return pr.control.Predictor.make(
+        {"window": 3, "workers": 4, "features": 1, "layers2": 1, "hidden2": 1, "skip": True},
+        names=["service_ms"],
+        weights=[0.0] * 9 + [0.0, 0.0] + [0.0, -weight, weight],
+    )
+
+
+def test_predictor_of_this_package(tmp_path):
+    """The native one: read from its file, in force while it is better, kept when the file tears."""
+    path = tmp_path / "model.bin"
+    world = Drifting(weights=path, backtest=Backtest(window=20, least=5, recent=0))
+    predictor(0.9).save(path)
+    status = world.turn(15)
+    assert status.problems == {}
+    assert status.source == "forecast"
+    assert status.workers["w1"]["forecast_ms"] == pytest.approx(5.0)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    status = world.turn(2)
+    assert "model.bin" in status.problems["weights"]
+    assert status.source == "forecast"
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 0xFF
+    path.write_bytes(flipped + b"x")
+    assert "weights" in world.turn().problems
+    predictor(0.5).save(path)
+    assert world.turn().problems == {}
+
+
 class Line:
     """On in a straight line."""
 
@@ -478,6 +533,22 @@ def test_measurement_of_storm_and_spark():
     odd = measurement({"service_ms": -1.0, "backlog": math.nan, "silent_s": math.inf})
     assert math.isnan(odd.service)
     assert (odd.backlog, odd.silent) == (0.0, 0.0)
+
+
+def test_what_another_host_wrote_is_used_and_not_written_again(tmp_path):
+    with Store.open(tmp_path / "control.db") as store:
+        world = World(store=store)
+        reports = Reports(store, besides="h1")
+        world.loop._sources.append(reports.collect)
+        world.turn()
+        del world.service["w3"]
+        for _ in range(3):
+            late = Sample(0.0, "h2", "w3", {"service_ms": 25.0, "records_per_s": 100.0})
+            store.write([late], received=world.wall)
+            status = world.turn()
+        assert status.ratio["w3"] < 0.1
+        assert status.problems == {}
+        assert len(store.read(0.0, 1e9, worker="w3")) == 4
 
 
 def test_run_keeps_its_cadence_and_stops():

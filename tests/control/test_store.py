@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from postgres import postgres  # noqa: F401
-from pyroute.control.store import DecisionRow, Sample, Store, StoreError
+from pyroute.control.store import DecisionRow, Reports, Sample, Store, StoreError
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -129,6 +129,16 @@ def test_two_stores_on_one_place(store):
         other.write([sample(1.0, a=1.0)], received=1.0)
         store.write([sample(2.0, a=2.0)], received=2.0)
         assert len(other.read(0.0, 3.0)) == len(store.read(0.0, 3.0)) == 2
+
+
+def test_reports_of_other_hosts(store):
+    """What a loop on another host reads: everything once, without its own."""
+    store.write([sample(1.0, "old", a=1.0)], received=1.0)
+    reports = Reports(store, besides="me")
+    assert reports.collect() == []
+    store.write([sample(2.0, "h2", "w2", a=2.0, b=3.0), sample(2.0, "me", a=9.0)], received=2.0)
+    assert reports.collect() == [sample(2.0, "h2", "w2", a=2.0, b=3.0)]
+    assert reports.collect() == []
 
 
 def test_sqlite_is_in_wal_mode(tmp_path):
