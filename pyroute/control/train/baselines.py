@@ -83,7 +83,8 @@ class Lags:
         ready = (filled(frame.target) - self.offset) / self.spread
         view = np.lib.stride_tricks.sliding_window_view(ready[:-1], self.lags, axis=0)
         past = view[start - self.lags :].transpose(0, 2, 1)
-        return self._next(past) * self.spread + self.offset
+        out: Floats = self._next(past) * self.spread + self.offset
+        return out
 
     def free_run(self, frame: Frame, origins: Sequence[int], horizon: int) -> Floats:
         """Forecasts take the place of what is not known."""
@@ -94,7 +95,8 @@ class Lags:
             following = self._next(past)
             out.append(following)
             past = np.concatenate([past[:, 1:], following[:, None]], axis=1)
-        return np.stack(out, axis=1) * self.spread + self.offset
+        found: Floats = np.stack(out, axis=1) * self.spread + self.offset
+        return found
 
 
 class Linear:

@@ -192,7 +192,8 @@ class Model:
     def outputs(self, window: Any) -> F32:
         """What the networks give for one window, in the scale of the target: the mean of all."""
         ready = ready_window(np.asarray(window, np.float64), self)
-        return np.asarray(self._compiled(ready)) / len(self.networks)
+        total = np.asarray(self._compiled(ready), np.float32)
+        return total / np.float32(len(self.networks))
 
     def predict(self, window: Any) -> Floats:
         """The forecast by JAX; that of `predictor()` is equal within rounding, and faster."""
@@ -228,7 +229,8 @@ def scaled(matrix: Floats, scales: list[Scale], low: float, high: float) -> F32:
     u = _changed(filled(matrix), log, unit)
     missing = ~np.isfinite(matrix).any(axis=0)
     out = np.clip((u - offset) * scale, low, high)
-    return np.where(missing, np.clip(0.0, low, high), out).astype(np.float32)
+    ready: F32 = np.where(missing, np.clip(0.0, low, high), out).astype(np.float32)
+    return ready
 
 
 def _changed(values: Floats, log: Any, unit: Any) -> Floats:
@@ -504,14 +506,16 @@ def _amplified(network: Network, gain: Floats) -> Network:
     def larger(leaf: jax.Array) -> jax.Array:
         return leaf * (factor[:, None] if leaf.ndim > 1 else factor)
 
+    out: Network
     if network.tier2 is None:
-        return eqx.tree_at(lambda n: (n.head1.weight, n.head1.bias), network, replace_fn=larger)
-    network = eqx.tree_at(
+        out = eqx.tree_at(lambda n: (n.head1.weight, n.head1.bias), network, replace_fn=larger)
+        return out
+    out = eqx.tree_at(
         lambda n: (n.tier2.head.weight, n.tier2.head.bias), network, replace_fn=larger
     )
-    if network.tier2 is None or network.tier2.skip is None:
-        return network
-    return eqx.tree_at(lambda n: n.tier2.skip, network, replace_fn=larger)
+    if network.tier2.skip is not None:
+        out = eqx.tree_at(lambda n: n.tier2.skip, out, replace_fn=larger)
+    return out
 
 
 class _Keeper:
