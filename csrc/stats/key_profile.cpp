@@ -16,6 +16,7 @@ namespace {
 constexpr std::size_t kSample = 16;                           // one block of so many is scouted
 constexpr std::uint64_t kFirstLook = std::uint64_t{1} << 12;  // records before the first refresh
 constexpr std::uint64_t kLook = std::uint64_t{1} << 21;       // at most so many between two
+constexpr double kLead = 1.25;  // how much heavier a key has to be to take the place of another
 constexpr std::size_t kScoutSpread = 250;
 constexpr double kScoutUnits = 4096;             // weight of a record of the first cost
 constexpr double kMostWeight = 1099511627776.0;  // 2^40
@@ -359,23 +360,32 @@ void KeyProfile::pour(const Placed& key) {
   all_here_ = false;
 }
 
+// Heavier first, then by id.
+bool KeyProfile::before(const Placed& a, const Placed& b) const noexcept {
+  const double x = costed_ ? a.cost : static_cast<double>(a.records);
+  const double y = costed_ ? b.cost : static_cast<double>(b.records);
+  return x != y ? x > y : a.id < b.id;
+}
+
 std::vector<KeyProfile::Placed> KeyProfile::placed() const {
   std::vector<Placed> out;
+  out.reserve(size_);
   for (std::size_t slot = 0; slot < ids_.size(); ++slot)
     if (taken(slot))
       out.push_back({ids_[slot], count_[slot], record_errors_[slot], costed_ ? costs_[slot] : 0.0,
                      cost_errors_[slot], stated_ ? states_[slot] : 0.0});
-  const bool costed = costed_;
-  std::sort(out.begin(), out.end(), [costed](const Placed& a, const Placed& b) {
-    const double x = costed ? a.cost : static_cast<double>(a.records);
-    const double y = costed ? b.cost : static_cast<double>(b.records);
-    return x != y ? x > y : a.id < b.id;
-  });
   return out;
+}
+
+double KeyProfile::most_of(const Placed& key) const noexcept {
+  return costed_ ? key.cost + key.cost_error : static_cast<double>(key.records + key.record_error);
 }
 
 void KeyProfile::refresh() {
   if (all_here_ || size_ < capacity_) return;
+  std::vector<Placed> keys = placed();
+  double least = most_of(keys[0]);
+  for (const Placed& key : keys) least = std::min(least, most_of(key));
   struct Candidate {
     Key id;
     double guess;
@@ -385,25 +395,23 @@ void KeyProfile::refresh() {
   for (const auto& entry : scout_.entries_unordered(capacity_)) {
     const std::size_t cell = place_of(entry.id);
     if (cell < 2 * slots_) continue;
-    const auto sure = static_cast<double>(entry.count - entry.error);
-    const double unit = costed_ ? unit_ : 1.0;
-    const double guess =
-        std::min(sure * unit * (rows_ > kFilling ? double(kSample) : 1.0), measure(cell));
-    candidates.push_back({entry.id, guess, costed_ ? 0 : entry.count - entry.error});
+    const Count sure = entry.count - entry.error;
+    const double scale = (costed_ ? unit_ : 1.0) * (rows_ > kFilling ? double(kSample) : 1.0);
+    const double guess = std::min(static_cast<double>(sure) * scale, measure(cell));
+    if (guess > kLead * least) candidates.push_back({entry.id, guess, costed_ ? 0 : sure});
   }
+  if (candidates.empty()) return;
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     return a.guess != b.guess ? a.guess > b.guess : a.id < b.id;
   });
-  const std::vector<Placed> keys = placed();
-  std::size_t lightest = keys.size();
-  for (const Candidate& next : candidates) {
-    if (lightest == 0) break;
-    const Placed& least = keys[lightest - 1];
-    const auto records = static_cast<double>(least.records + least.record_error);
-    if (next.guess <= 1.25 * (costed_ ? least.cost + least.cost_error : records)) break;
-    const std::size_t place = place_of(least.id);
+  const auto some = static_cast<std::ptrdiff_t>(std::min(candidates.size(), keys.size()));
+  std::partial_sort(keys.begin(), keys.begin() + some, keys.end(),
+                    [this](const Placed& a, const Placed& b) { return before(b, a); });
+  for (std::size_t i = 0; i < static_cast<std::size_t>(some); ++i) {
+    const Candidate& next = candidates[i];
+    if (next.guess <= kLead * most_of(keys[i])) break;
+    const std::size_t place = place_of(keys[i].id);
     if (place < 2 * slots_) pour(take(place));
-    --lightest;
     const std::size_t cell = cell_of(next.id);
     // Evicted keys have returned to this identifier too, so it is read now.
     const std::uint64_t sure = std::min<std::uint64_t>(next.sure, count_[cell]);
@@ -467,12 +475,8 @@ void KeyProfile::merge(const KeyProfile& other) {
     if (costed_) costs_[cell] += other.costs_[cell];
     if (stated_) states_[cell] += other.states_[cell];
   }
-  const bool costed = costed_;
-  std::sort(keys.begin(), keys.end(), [costed](const Placed& a, const Placed& b) {
-    const double x = costed ? a.cost : static_cast<double>(a.records);
-    const double y = costed ? b.cost : static_cast<double>(b.records);
-    return x != y ? x > y : a.id < b.id;
-  });
+  std::sort(keys.begin(), keys.end(),
+            [this](const Placed& a, const Placed& b) { return before(a, b); });
   all_here_ = all_here;
   for (const Placed& key : keys) {
     if (size_ < capacity_)
@@ -520,7 +524,10 @@ void KeyProfile::forget_names() {
 
 KeyProfile::Hot KeyProfile::hot(std::size_t most) const {
   Hot out;
-  for (const Placed& key : placed()) {
+  std::vector<Placed> keys = placed();
+  std::sort(keys.begin(), keys.end(),
+            [this](const Placed& a, const Placed& b) { return before(a, b); });
+  for (const Placed& key : keys) {
     if (out.ids.size() >= most) break;
     if (key.records == 0 && key.cost == 0) break;  // known from an earlier interval
     out.names.push_back(names_.encoded(key.id));

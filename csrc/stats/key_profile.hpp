@@ -111,6 +111,8 @@ class KeyProfile {
   void pour(const Placed& key);
   void clear_table();
   [[nodiscard]] std::vector<Placed> placed() const;
+  [[nodiscard]] bool before(const Placed& a, const Placed& b) const noexcept;
+  [[nodiscard]] double most_of(const Placed& key) const noexcept;
   void forget_names();
 
   std::size_t capacity_;

@@ -220,10 +220,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
 def _zstd(file: io.BufferedReader) -> Iterator[bytes]:
     try:
         with pa.CompressedInputStream(file, "zstd") as stream:
-            while True:
-                block = stream.read(1 << 20)
-                if not block:
-                    return
+            while block := stream.read(1 << 13):  # what a read that fails had got is lost
                 yield block
     except OSError as error:
         raise _CutError from error

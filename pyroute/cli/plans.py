@@ -111,18 +111,17 @@ def plan(
         max_migration=max_migration,
         mergeable=mergeable,
     )
-    after = current.apply(made)
     if report is not None:
         _report(report, made, source, hash_keys)
     if out is not None:
         with atomic(out) as file:
             file.write_text(made.to_json(), "utf-8")
+    written = None
     if apply and router is not None and (made.changes or not router.exists()):
-        _keep(router)
-        with atomic(router) as file:
-            file.write_text(after.to_json(), "utf-8")
-    _show_plan(output, made, hash_keys, router if apply else None, out)
-    output.document(_plan_document(made, apply))
+        _replace(router, current, current.apply(made))
+        written = router
+    _show_plan(output, made, hash_keys, written, out)
+    output.document(_plan_document(made, written is not None))
 
 
 def _current(path: Path | None, tasks: int | None) -> Router:
@@ -221,7 +220,7 @@ def _plan_document(made: Plan, applied: bool) -> dict[str, Any]:
         "bytes_moved": int(made.migration_cost),
         "table": len(made.table),
         "splits": len(made.splits),
-        "applied": applied and made.changes,
+        "applied": applied,
     }
 
 
@@ -232,13 +231,21 @@ def _report(path: Path, made: Plan, source: str, hashed: bool) -> None:
     pages.write(page, path, hash_keys=hashed)
 
 
-def _keep(router: Path) -> None:
-    """The router in force becomes the previous one."""
+def _replace(path: Path, before: Router, after: Router) -> None:
+    """Write the next router; the one that it was made for becomes the previous one."""
     from pyroute.cli.reading import atomic
 
-    if router.exists():
-        with atomic(router.with_name(router.name + PREVIOUS)) as file:
-            file.write_bytes(router.read_bytes())
+    if path.exists():
+        now = _read_router(path)
+        if (now.version, now.fingerprint) != (before.version, before.fingerprint):
+            raise CommandError(
+                f"{path}: was at version {before.version} when this plan was begun and is at"
+                f" {now.version} now: run it again"
+            )
+        with atomic(path.with_name(path.name + PREVIOUS)) as kept:
+            kept.write_text(before.to_json(), "utf-8")
+    with atomic(path) as file:
+        file.write_text(after.to_json(), "utf-8")
 
 
 def _roll_back(path: Path | None, output: Output, more: bool) -> None:

@@ -1,4 +1,4 @@
-"""`pyroute analyze --spark-log` on logs that a real Spark wrote: rolled, compressed, plain, cut off.
+"""`pyroute analyze --spark-log` on logs of a real Spark: rolled, compressed, plain, cut off.
 
 How many rows a task has is Spark's; how long it took depends on who else uses the machine. So where
 a test is about time, the times of the log are replaced by ones that follow from the rows.
@@ -186,5 +186,5 @@ def test_cut_off(written, tmp_path, kind):
     assert found.name == f"orders {kind}"
     assert whole > 20
     cut.write_bytes(data[:5])
-    with pytest.raises(InputError, match="expected an event log of Spark|not readable"):
+    with pytest.raises(InputError, match=r"expected an event log of Spark|not readable"):
         read_log(cut)
