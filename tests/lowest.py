@@ -33,11 +33,8 @@ def check(name, wheel, folder):
     python = venv / "bin" / "python"
     pip = [BIN / "uv", "pip", "install", "--quiet", "--python", python]
     run(*pip, "--resolution", "lowest-direct", f"pyroute-core{extra} @ {wheel.as_uri()}")
-    frozen = run(
-        *(BIN / "uv", "pip", "freeze", "--quiet", "--python", python),
-        capture_output=True,
-        text=True,
-    ).stdout
+    freeze = [BIN / "uv", "pip", "freeze", "--quiet", "--python", python]
+    frozen = run(*freeze, capture_output=True, text=True).stdout
     kept = folder / f"{name}.txt"  # what is being proved must not be raised by what tests need
     kept.write_text("".join(f"{x}\n" for x in frozen.splitlines() if "file:" not in x))
     run(*pip, "--constraint", kept, *BESIDE)

@@ -235,7 +235,7 @@ def shared_library(name: str) -> str:
 
 
 def sdist(run: Run) -> None:
-    """The source distribution makes a wheel that is whole, and works where there is no repository."""
+    """The source distribution makes a whole wheel, which works where there is no repository."""
     with tempfile.TemporaryDirectory(prefix="pyroute-sdist-") as name:
         folder = Path(name).resolve()
         source, away, venv = folder / "source", folder / "away", folder / "venv"

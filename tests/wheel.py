@@ -35,12 +35,7 @@ def problems(path):
     for name in names:
         if not name.startswith(ALLOWED):
             yield f"{name} should not be there"
-    modules = {name.split(".")[0] for name in names if name.endswith((".so", ".pyd"))}
-    if not modules:
-        yield "no extension module is in it"
-    for module in modules:
-        if f"{module}.pyi" not in names:
-            yield f"{module} has no stub"
+    yield from stubs(names)
     for text in ("Name: pyroute-core\n", "Requires-Python: >=3.11\n", "Requires-Dist: numpy>=2"):
         if text not in metadata:
             yield f"the metadata does not say {text.strip()!r}"
@@ -50,6 +45,16 @@ def problems(path):
     if not any("/licenses/LICENSE" in name for name in names):
         yield "the licence is missing"
     yield from linked(path)
+
+
+def stubs(names):
+    """Every extension module has its types."""
+    modules = {name.split(".")[0] for name in names if name.endswith((".so", ".pyd"))}
+    if not modules:
+        yield "no extension module is in it"
+    for module in modules:
+        if f"{module}.pyi" not in names:
+            yield f"{module} has no stub"
 
 
 def linked(path):
