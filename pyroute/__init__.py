@@ -14,18 +14,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyroute import policies, posg, protocol, workloads
 from pyroute._core import FormatError, simd
 from pyroute.colocate import colocate
-from pyroute.colocation import ColocationPlan
-from pyroute.cost_sketch import CostSketch
-from pyroute.dynamic_grouping import DynamicGrouping
-from pyroute.gate import Decision, Gate
 from pyroute.homes import FlinkKeyGroup, KafkaHash, SparkHash, StormHash
-from pyroute.key_group import GroupOrders, GroupPlan, GroupReport, KeyGroups, plan_groups
 from pyroute.key_stats import KeyStats, Snapshot
 from pyroute.keys import Keys, keys
-from pyroute.locality_forecast import Forecast, LocalityForecast
 from pyroute.plan import Migrations, Plan, PlanDiff
 from pyroute.rebalance import elastic, rebalance
 from pyroute.ring import Ring
@@ -33,7 +26,13 @@ from pyroute.router import Router
 from pyroute.space_saving import PairSpaceSaving, SpaceSaving, TopKeys, TopPairs
 
 if TYPE_CHECKING:
-    from pyroute import arena, control
+    from pyroute import arena, control, policies, posg, protocol, workloads
+    from pyroute.colocation import ColocationPlan
+    from pyroute.cost_sketch import CostSketch
+    from pyroute.dynamic_grouping import DynamicGrouping
+    from pyroute.gate import Decision, Gate
+    from pyroute.key_group import GroupOrders, GroupPlan, GroupReport, KeyGroups, plan_groups
+    from pyroute.locality_forecast import Forecast, LocalityForecast
 
 __version__ = "0.1.0"
 
@@ -82,10 +81,36 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """The arena is imported when it is asked for: numba takes a second to load; so is control."""
-    if name in ("arena", "control"):
-        from importlib import import_module
+_WHEN_ASKED = {
+    **dict.fromkeys(("arena", "control", "policies", "posg", "protocol", "workloads"), ""),
+    "ColocationPlan": "colocation",
+    "CostSketch": "cost_sketch",
+    "Decision": "gate",
+    "DynamicGrouping": "dynamic_grouping",
+    "Forecast": "locality_forecast",
+    "Gate": "gate",
+    "GroupOrders": "key_group",
+    "GroupPlan": "key_group",
+    "GroupReport": "key_group",
+    "KeyGroups": "key_group",
+    "LocalityForecast": "locality_forecast",
+    "plan_groups": "key_group",
+}
+"""Name -> the module that has it; a module is itself."""
 
-        return import_module(f"pyroute.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    """Import a part when it is asked for: `import pyroute` takes little more than NumPy's own."""
+    if name not in _WHEN_ASKED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module = _WHEN_ASKED[name]
+    found = import_module(f"pyroute.{module or name}")
+    value = getattr(found, name) if module else found
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

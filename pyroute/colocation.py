@@ -26,7 +26,7 @@ from pyroute.plan import Exceptions, Facts, Migrations, Named, Plan, PlanDiff, S
 from pyroute.router import Router
 
 if TYPE_CHECKING:
-    from pyroute.colocate import Side
+    from pyroute._colocating import Side
     from pyroute.locality_forecast import Forecast, LocalityForecast
 
 _FORMAT = "pyroute.colocation"

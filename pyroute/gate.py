@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,42 +30,42 @@ from pyroute._core import FormatError
 _FORMAT = "pyroute.gate"
 
 
-class _Migrations(Protocol):
-    @property
-    def ids(self) -> Any: ...
-    @property
-    def sources(self) -> Any: ...
-    @property
-    def targets(self) -> Any: ...
-    @property
-    def state_sizes(self) -> Any: ...
+if TYPE_CHECKING:  # read by annotations alone: a protocol takes a millisecond to make
 
+    class _Migrations(Protocol):
+        @property
+        def ids(self) -> Any: ...
+        @property
+        def sources(self) -> Any: ...
+        @property
+        def targets(self) -> Any: ...
+        @property
+        def state_sizes(self) -> Any: ...
 
-class _Plan(Protocol):
-    """What the gate reads of a plan."""
+    class _Plan(Protocol):
+        """What the gate reads of a plan."""
 
-    @property
-    def changes(self) -> bool: ...
-    @property
-    def forced(self) -> bool: ...
-    @property
-    def home(self) -> object: ...
-    @property
-    def migrations(self) -> _Migrations: ...
-    @property
-    def migration_cost(self) -> float: ...
-    @property
-    def imbalance_before(self) -> float: ...
-    @property
-    def level_before(self) -> float: ...
-    @property
-    def level_after(self) -> float: ...
+        @property
+        def changes(self) -> bool: ...
+        @property
+        def forced(self) -> bool: ...
+        @property
+        def home(self) -> object: ...
+        @property
+        def migrations(self) -> _Migrations: ...
+        @property
+        def migration_cost(self) -> float: ...
+        @property
+        def imbalance_before(self) -> float: ...
+        @property
+        def level_before(self) -> float: ...
+        @property
+        def level_after(self) -> float: ...
 
+    class _Several(Protocol):
+        """A plan for several routers, which says how the gate is to read it."""
 
-class _Several(Protocol):
-    """A plan for several routers, which says how the gate is to read it."""
-
-    def for_gate(self) -> _Plan: ...
+        def for_gate(self) -> _Plan: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,7 +425,7 @@ class Gate:
         return f"Gate({shown})"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Seen:
     """A plan as the gate reads it: everything checked before anything is decided."""
 

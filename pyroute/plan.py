@@ -154,7 +154,7 @@ class Exceptions(Mapping[Any, int]):
         return f"Exceptions({len(self)} keys)"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class State:
     """What routes on one side of a plan: table, splits, and the ring where it changes."""
 
@@ -200,7 +200,7 @@ class State:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Facts:
     """What a plan says of tasks and of itself; arrays by task."""
 

@@ -249,7 +249,7 @@ def shared_library(name: str) -> str:
 
 
 def sdist(run: Run) -> None:
-    """The source distribution builds, installs and works where there is no repository."""
+    """The source distribution makes a whole wheel, which works where there is no repository."""
     with tempfile.TemporaryDirectory(prefix="pyroute-sdist-") as name:
         folder = Path(name).resolve()
         source, away, venv = folder / "source", folder / "away", folder / "venv"
@@ -260,11 +260,12 @@ def sdist(run: Run) -> None:
         if not run.command(PYTHON, "-m", "build", *options, source):
             return
         python, options = venv / "bin" / "python", ["--quiet", "--disable-pip-version-check"]
+        pip, wheels = [python, "-m", "pip", *options], folder / "wheels"
         if not (
             run.command(sys.executable, "-m", "venv", venv)
-            and run.command(
-                *(python, "-m", "pip", *options, "install", "pytest", *folder.glob("*.tar.gz"))
-            )
+            and run.command(*pip, "wheel", "--no-deps", "-w", wheels, *folder.glob("*.tar.gz"))
+            and run.command(PYTHON, "tests/wheel.py", *wheels.glob("*.whl"))
+            and run.command(*pip, "install", "pytest", *wheels.glob("*.whl"))
         ):
             return
         (away / "tests").mkdir(parents=True)
