@@ -255,6 +255,8 @@ def page(data=None):
         f" {machine['system']}, Python {machine['python']}, load {machine['load']:.1f}."
         " Tuples per CPU-s: least of the repetitions; spread: the slowest against it."
     )
+    if "note" in data:
+        section.say(data["note"])
     return section
 
 
