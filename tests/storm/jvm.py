@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds after which a test gives up; never an expectation."""
 
 QUIET = """
@@ -83,8 +83,12 @@ class Jvm:
         )
         self._buffer = b""
         if start:
-            self.say(setup(self.folder, conf))
-            self.pid = self.hear()["pid"]
+            try:
+                self.say(setup(self.folder, conf))
+                self.pid = self.hear()["pid"]
+            except BaseException:
+                self.__exit__()  # nobody else knows of the child yet
+                raise
 
     def say(self, *messages):
         self.write(framed(*messages))

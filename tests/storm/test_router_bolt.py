@@ -8,7 +8,7 @@ import pytest
 
 import pyroute as pr
 from pyroute.control.config_store import ConfigStore
-from storm.jvm import PATIENCE, Jvm, framed, heartbeat, record, tick
+from storm.jvm import Jvm, framed, heartbeat, record, tick
 
 SCRIPT = """
     import sys
@@ -193,7 +193,7 @@ def test_newer_routers_come_from_the_config_store(start, tmp_path):
         assert "edge: version 2 is ignored" in heard["msg"]
         second = pr.Router(2, {"moves": 1}, version=1)
         store.put("edge", json.loads(second.to_json()), expect_version=2)
-        for i in range(2, int(PATIENCE * 100)):
+        for i in range(2, 100_000):
             jvm.say(record(i, "moves", 0))
             if answers(jvm, 1)[0][str(i)]["task"] == 6 + 2**32:
                 break
