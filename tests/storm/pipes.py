@@ -335,7 +335,7 @@ class Cluster:
             if key.data.alive:
                 key.data.read()
 
-    def run(self, until, seconds=120.0):
+    def run(self, until, seconds=300.0):
         """Until something is true; what children said is shown where it never is."""
         deadline = time.monotonic() + seconds
         while not until():

