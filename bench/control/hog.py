@@ -140,7 +140,14 @@ def page(runs: list[dict[str, Any]], setup: Setup) -> str:
     kinds = sorted({(e["setup"]["hog"], e["setup"]["seconds"], e["setup"]["length"]) for e in runs})
     for hog, seconds, length in kinds:
         lines.append(f"- hog `{hog}`, runs of {seconds:.0f} s, the hog for {length:.0f} s of them")
-    lines += ["", "## Goals", ""]
+    lines += [
+        "- the machine was shared and busy (see the last column): run under `chrt --rr 5`, so that"
+        " source, workers and control are served before what else runs",
+        "- the hog `cpu` needs a quiet machine: what it drives off its CPU crowds the others",
+        "",
+        "## Goals",
+        "",
+    ]
     for hog in sorted({each["setup"]["hog"] for each in runs}):
         chosen = [each for each in runs if each["setup"]["hog"] == hog]
         lines += [f"Hog `{hog}`:", "", *goals_table([section(chosen)]).lines(), ""]
