@@ -3,8 +3,7 @@
     python -m bench.control.hog [--quick] [--hog cpu|stop] [--only NAME ...] [--write]
 
 Paired runs: every policy gets the same records at the same times (one seed). How it is built and
-what is measured: bench/control/processes.py. With two or more runs of a policy the page shows the
-range.
+what is measured: bench/control/processes.py. Every run is a row.
 """
 
 import argparse
@@ -141,8 +140,7 @@ def page(runs: list[dict[str, Any]], setup: Setup) -> str:
     for hog, seconds, length in kinds:
         lines.append(f"- hog `{hog}`, runs of {seconds:.0f} s, the hog for {length:.0f} s of them")
     lines += [
-        "- the machine was shared and busy (see the last column): run under `chrt --rr 5`, so that"
-        " source, workers and control are served before what else runs",
+        "- the machine was busy (last column): run under `chrt --rr 5`, to be served before others",
         "- the hog `cpu` needs a quiet machine: what it drives off its CPU crowds the others",
         "",
         "## Goals",
