@@ -3,8 +3,7 @@
     python -m bench.control.hog [--quick] [--hog cpu|stop] [--only NAME ...] [--write]
 
 Paired runs: every policy gets the same records at the same times (one seed). How it is built and
-what is measured: bench/control/processes.py. With two or more runs of a policy the page shows the
-range.
+what is measured: bench/control/processes.py. Every run is a row.
 """
 
 import argparse
@@ -140,7 +139,13 @@ def page(runs: list[dict[str, Any]], setup: Setup) -> str:
     kinds = sorted({(e["setup"]["hog"], e["setup"]["seconds"], e["setup"]["length"]) for e in runs})
     for hog, seconds, length in kinds:
         lines.append(f"- hog `{hog}`, runs of {seconds:.0f} s, the hog for {length:.0f} s of them")
-    lines += ["", "## Goals", ""]
+    lines += [
+        "- the machine was busy (last column): run under `chrt --rr 5`, to be served before others",
+        "- the hog `cpu` needs a quiet machine: what it drives off its CPU crowds the others",
+        "",
+        "## Goals",
+        "",
+    ]
     for hog in sorted({each["setup"]["hog"] for each in runs}):
         chosen = [each for each in runs if each["setup"]["hog"] == hog]
         lines += [f"Hog `{hog}`:", "", *goals_table([section(chosen)]).lines(), ""]

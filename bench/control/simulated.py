@@ -4,7 +4,9 @@
 
 9 workers, 10,000 records a second, one worker five times slower for 300 s, 30 s time-out. Absolute
 figures depend on the load (55 % here) and on what becomes of failed records (they are not sent
-again here): compare rows. "affected" is over the records of the slow worker.
+again here): compare rows. "affected" is over the records of the slow worker. At a cadence of 1 s
+the peak depends on when within a period the hog begins: each seed has its own phase (the next
+decision is 0.31, 0.62, 0.93 s after the start of the hog for the first three).
 """
 
 import argparse
