@@ -24,11 +24,11 @@ GROUPS = {
 METRICS = ("mem_mb", "disk_read_kbs", "disk_write_kbs", "net_rx_kbs", "net_tx_kbs")
 UNIVARIATE = ("AR", "ARIMA", "SVR", "boosting")
 BETTER = "better variant"
+SAME = ("gradient boosting that reads what it reads", "boosting+")
 
 # One thread, as everything here; read when JAX and scikit-learn are first imported.
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @dataclass(frozen=True)
@@ -134,17 +134,16 @@ def goals(section: Figure, trace: Trace, table: Any) -> None:
     )
     others = {name: table.ratio(name)[0] for name in UNIVARIATE}
     best = min(others, key=lambda name: others[name])
-    plus = table.ratio("boosting+")[0]
-    section.goals.append(
-        Goal(
-            f"{trace.name}: better than AR, ARIMA, SVR and gradient boosting",
-            "every seed below all of them",
-            f"worst seed {100 * (max(ours) - 1):+.1f} %; best of them {best}"
-            f" {100 * (others[best] - 1):+.1f} %; boosting with our features"
-            f" {100 * (plus - 1):+.1f} %",
-            max(ours) < others[best],
+    for words, name in (("AR, ARIMA, SVR and boosting of the target alone", best), SAME):
+        other = table.ratio(name)[0]
+        section.goals.append(
+            Goal(
+                f"{trace.name}: better than {words}",
+                "every seed",
+                f"worst seed {100 * (max(ours) - 1):+.1f} %; {name} {100 * (other - 1):+.1f} %",
+                max(ours) < other,
+            )
         )
-    )
 
 
 def claims(section: Figure, trace: Trace, table: Any) -> None:
@@ -252,6 +251,13 @@ def figure_5(scale: Scale) -> Figure:
     )
     if data("bitbrains_vms") is None:
         return absent(section, "bitbrains_vms")
+    section.say(
+        "Not met for vm41-53: 13 machines that start and stop together some twenty times in "
+        "the first half, so there is little to learn from; the seeds differ by 4 points. "
+        "Boosting that reads the same columns is better there and in two more groups. After "
+        "these figures were seen nothing was chosen anew; only the verdict against boosting, "
+        "one row at first that named both and judged the one of the target alone, became two."
+    )
     groups = list(GROUPS)[: scale.pick(4, 1)]
     for trace, table in in_processes(judged_group, [(group, scale) for group in groups]):
         tabulate(section, trace, table)
@@ -337,10 +343,12 @@ def figure_7(scale: Scale) -> Figure:
     worker, steps = 0, 120
     window = range(start, start + steps)
     times = [(t - start) * frame.step / 3600 for t in window]
-    lines: dict[str, Any] = {"measured": (times, frame.target[start : start + steps, worker])}
+    lines: dict[str, Any] = {
+        "measured": (times, frame.target[start : start + steps, worker].tolist())
+    }
     part = frame[: start + steps]
     for name in ("ARIMA", "SVR", "I-DRNN as printed", BETTER):
-        lines[name] = (times, models[name].one_step(part, start)[:, worker])
+        lines[name] = (times, models[name].one_step(part, start)[:, worker].tolist())
     horizon, runs = scale.pick(24, 4), scale.pick(12, 3)
     origins = np.linspace(start, len(frame) - horizon, runs).astype(int).tolist()
     truth = np.stack([frame.target[o : o + horizon] for o in origins])
@@ -629,6 +637,7 @@ def multiply_adds(shape: Any, members: int) -> int:
 def inference(scale: Scale) -> Figure:
     import equinox as eqx
     import jax
+    from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
     from pyroute.control import train
     from pyroute.control.train.fitting import ready_window
@@ -643,15 +652,21 @@ def inference(scale: Scale) -> Figure:
         " result back as a NumPy array. JAX, equinox: the same through `filter_jit`, as the model"
         " is trained. JAX, whole: from readings to a forecast in their unit, as `Predictor.predict`"
         " does. Microseconds of CPU time, all threads; the least of the repetitions, in brackets"
-        " how much slower the slowest was. Least possible: the network's multiply-adds at the rate"
-        " of NumPy's product of two 384 x 384 matrices of float32 in the same run."
+        " how much slower the slowest was. At NumPy's rate: how long the network's multiply-adds"
+        " would take as one product of two 384 x 384 matrices of float32, in one thread."
     )
     shown = section.table(
-        "network", "multiply-adds", "least possible", "core", "JAX, compiled", "JAX, equinox",
+        "network", "multiply-adds", "at NumPy's rate", "core", "JAX, compiled", "JAX, equinox",
         "JAX, whole", "compiled to core", "equinox to core", "whole to core",
     )  # fmt: skip
     compiled, whole, bounds, calls = [], [], [], scale.pick(200, 20)
     square = np.random.default_rng(scale.seed).normal(size=(384, 384)).astype(np.float32)
+
+    def product() -> None:
+        with threadpool_limits(1):
+            for _ in range(10):
+                square @ square
+
     for kind in KINDS:
         model, window = model_of(kind)
         predictor, ready = model.predictor(), ready_window(window, model)
@@ -681,7 +696,7 @@ def inference(scale: Scale) -> Figure:
                     many(lambda f=through, n=networks, r=ready: np.asarray(f(n, r))),
                 ),
                 contender("whole", calls, many(lambda m=model, w=window: m.predict(w))),
-                contender("product", 10 * 384**3, lambda: [square @ square for _ in range(10)]),
+                contender("product", 10 * 384**3, product),
             ],
             scale.repetitions,
         )
@@ -696,10 +711,9 @@ def inference(scale: Scale) -> Figure:
     section.goals.append(at_least("one forecast, the core against JAX compiled", 20.0, compiled))
     section.goals.append(at_least("the same, from readings to a forecast by both", 20.0, whole))
     section.say(
-        "If nothing but the multiply-adds took time, the core would be"
+        "If nothing but the multiply-adds took time, at that rate, a forecast would be"
         f" {', '.join(f'{value:.1f}x' for value in bounds)} faster than JAX compiled, in the order"
-        " of the table: the bound on any float32 code on one core of this machine. Half precision"
-        " would be faster, and would break the bound of 1e-5."
+        " of the table."
     )
     assert jax
     return section

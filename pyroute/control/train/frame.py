@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -167,11 +168,9 @@ def from_store(
 
     Parameters are as of `read`; without `features` all that a worker reports are taken.
     """
-    from pyroute.control import Store
-
     if "://" not in place and not Path(place).exists():
         raise FileNotFoundError(f"{place}: expected a store, got none")
-    store = Store.open(place)
+    store = import_module("pyroute.control.store").Store.open(place)
     try:
         table = store.read(0.0, 1e12)
     finally:

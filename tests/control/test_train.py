@@ -1,0 +1,333 @@
+"""Training: it learns, it can be stopped, baselines are what they say, and the command works."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+for name in ("jax", "equinox", "optax", "statsmodels", "sklearn"):
+    pytest.importorskip(name, reason=f"{name} is missing: pip install 'pyroute-core[train]'")
+
+from click.testing import CliRunner  # noqa: E402
+
+from pyroute.cli.commands import of_function  # noqa: E402
+from pyroute.control import Predictor, train  # noqa: E402
+from pyroute.control.train import baselines, command, fitting, table  # noqa: E402
+
+QUICK = train.Config(
+    window=6, layers2=1, hidden2=8, members=1, blocks=12, block=15, batch=64, patience=12, rate=1e-2
+)
+
+
+def waves(steps=400, seed=0):
+    """Two workers with a period each and some noise, and a feature that runs ahead of them."""
+    chance = np.random.default_rng(seed)
+    t = np.arange(steps)
+    rows = []
+    for period in (11, 17):
+        clean = 50 + 20 * np.sin(2 * np.pi * t / period)
+        ahead = 50 + 20 * np.sin(2 * np.pi * (t + 1) / period)
+        rows.append(np.stack([clean + chance.normal(scale=2, size=steps), ahead], 1))
+    return train.Frame(np.stack(rows, 1), ["cpu", "hint"], t[:, None] * 0.0, ["load"], 0.5)
+
+
+def ratio(predictor, frame, start):
+    found = table.Native(predictor).one_step(frame, start)
+    last = table.persistence(frame, start)
+    actual = frame.target[start:]
+    return table.errors(found, actual).mean() / table.errors(last, actual).mean()
+
+
+@pytest.fixture(scope="module")
+def learnt():
+    return train.fit(waves()[:300], QUICK, seed=1)
+
+
+def test_beats_persistence(learnt):
+    predictor = learnt.predictor()
+    assert ratio(predictor, waves(), 300) < 0.6
+    assert (predictor.target, predictor.features) == ("cpu", ["cpu", "hint"])
+    assert (predictor.machine, predictor.step, predictor.elastic) == (["load"], 0.5, True)
+
+
+def test_equal_input_gives_an_equal_model(learnt):
+    again = train.fit(waves()[:300], QUICK, seed=1)
+    assert again.predictor().to_bytes() == learnt.predictor().to_bytes()
+    other = train.fit(waves()[:300], replace(QUICK, blocks=12), seed=2)
+    assert other.predictor().to_bytes() != learnt.predictor().to_bytes()
+
+
+@pytest.mark.parametrize("after", [1, 7])
+def test_stopped_training_goes_on_to_the_same_model(after, learnt, tmp_path, monkeypatch):
+    monkeypatch.setattr(fitting._Keeper, "EVERY", 0.0)
+    path, seen = tmp_path / "train.part", []
+
+    def stop(progress):
+        seen.append(progress.block)
+        if len(seen) == after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train.fit(waves()[:300], QUICK, seed=1, checkpoint=path, progress=stop)
+    assert [p.name for p in tmp_path.iterdir()] == ["train.part"]
+    with pytest.raises(ValueError, match="expected a checkpoint of these readings"):
+        train.fit(waves()[:300], QUICK, seed=2, checkpoint=path)
+    model = train.fit(
+        waves()[:300], QUICK, seed=1, checkpoint=path, progress=lambda p: seen.append(p.block)
+    )
+    assert seen == [*range(1, after + 1), *range(after + 1, len(seen) + 1)]
+    assert model.predictor().to_bytes() == learnt.predictor().to_bytes()
+    assert not list(tmp_path.iterdir())
+
+
+def test_torn_checkpoint_is_said(tmp_path):
+    path = tmp_path / "train.part"
+    path.write_bytes(b"PK\x03\x04 and then nothing")
+    with pytest.raises(ValueError, match=r"train\.part: expected a checkpoint"):
+        train.fit(waves()[:300], QUICK, checkpoint=path)
+
+
+def test_refit_and_missing_readings():
+    frame = waves(260)
+    workers = frame.workers.copy()
+    workers[50:60, 0] = np.nan
+    workers[:20, 1, 1] = np.nan
+    holes = replace(frame, workers=workers)
+    model = train.fit(holes[:200], replace(QUICK, refit=True), seed=1)
+    assert ratio(model.predictor(), holes, 200) < 0.8
+
+
+@pytest.mark.parametrize("order", ["last", "spread", "random"])
+def test_validation_rows_are_not_trained_on(order):
+    frame = waves(300)
+    config = replace(QUICK, order=order, validation=0.2)
+    scales = fitting.scales_of(frame, config)
+    data = fitting._data(frame, config, scales, -4.0, 4.0)
+    for member in range(3):
+        training, held = fitting._split(data, config, member, 0)
+        seen, kept = set(training[:, 0].tolist()), set(held[:, 0].tolist())
+        assert not seen & kept
+        assert len(kept) == pytest.approx(0.2 * 294, abs=12)
+        if order == "last":
+            assert min(kept) > max(seen)
+        if order == "spread":  # a window of one side never reaches into the rows of the other
+            assert not any({*range(t - config.window, t)} & kept for t in seen)
+
+
+def test_scales_are_of_the_rows_that_were_given():
+    frame = waves(300)
+    printed = train.Config.printed(window=6)
+    scales = fitting.scales_of(frame, printed)
+    assert len(scales) == 1 + 2 * 2
+    ready = fitting.scaled(frame.matrix, scales, 0.0, 1.0)
+    assert ready[:, 1:].min() == 0.0
+    assert ready[:, 1:].max() == 1.0
+    assert fitting.scaled(10 * frame.matrix, scales, 0.0, 1.0).max() == 1.0
+    logged = train.Config(window=6, log=("cpu",))
+    assert fitting.scales_of(frame, logged)[1][0]
+
+
+def test_too_few_rows():
+    with pytest.raises(ValueError, match="expected 18 steps or more, got 10"):
+        train.fit(waves(10), QUICK)
+
+
+# -- baselines
+
+
+def test_baselines_are_what_they_say():
+    chance = np.random.default_rng(3)
+    values = np.zeros((500, 2))
+    for t in range(2, 500):
+        values[t] = 0.5 * values[t - 1] - 0.6 * values[t - 2] + chance.normal(size=2)
+    frame = train.Frame.of(values, target="x")
+    found = train.compare(frame, 400, {}, lags=4, horizon=5, runs=4)
+    assert [row.name for row in found.rows] == list(baselines.BASELINES)
+    rmse = {row.name: row.rmse[0] for row in found.rows}
+    actual = values[400:]
+    assert rmse["persistence"] == pytest.approx(
+        np.sqrt(((values[399:-1] - actual) ** 2).mean(0)).mean()
+    )
+    mean = values[:400].mean(0)
+    assert rmse["mean"] == pytest.approx(np.sqrt(((mean - actual) ** 2).mean(0)).mean())
+    noise = np.sqrt(((0.5 * values[399:-1] - 0.6 * values[398:-2] - actual) ** 2).mean(0)).mean()
+    for name in ("AR", "ARIMA"):
+        assert rmse[name] == pytest.approx(noise, rel=0.06)
+    for name in ("SVR", "boosting", "boosting+"):
+        assert noise * 0.94 < rmse[name] < rmse["persistence"]
+    assert all(len(row.free) == 1 and np.isfinite(row.free[0]) for row in found.rows)
+    assert found.ratio("persistence") == [1.0]
+
+
+def test_free_run_sees_nothing_of_what_comes(learnt):
+    frame = waves(360)
+    changed = replace(frame, workers=frame.workers.copy())
+    changed.workers[330:] = 1e6
+    for made in (
+        table.Native(learnt.predictor()),
+        baselines.autoregression(frame[:300], 6),
+        baselines.BoostingPlus(frame[:300], 6),
+        baselines.Persistence(),
+    ):
+        runs = [made.free_run(each, [320, 330], 8) for each in (frame, changed)]
+        assert runs[0].shape == (2, 8, 2)
+        np.testing.assert_array_equal(runs[0][1], runs[1][1])
+    one = table.Native(learnt.predictor())
+    np.testing.assert_allclose(one.free_run(frame, [320], 1)[0, 0], one.one_step(frame, 320)[0])
+
+
+# -- readings
+
+
+def test_reads_files(tmp_path):
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    rows = pa.table(
+        {
+            "ts": [0.0, 0.2, 10.0, 10.1, 30.0],
+            "worker": ["b", "a", "a", "b", "a"],
+            "cpu": [1, 2, 3, 4, 5],
+            "net": [0.5, None, 1.5, 2.5, 3.5],
+            "load": [7.0, 9.0, 1.0, 1.0, 2.0],
+            "label": list("uvwxy"),
+        }
+    )
+    pa.parquet.write_table(rows, tmp_path / "r.parquet")
+    pa.csv.write_csv(rows, tmp_path / "r.csv")
+    nan = np.nan
+    for file in ("r.parquet", "r.csv"):
+        frame = train.read(tmp_path / file, target="cpu", machine=["load"], step=10)
+        assert (frame.names, frame.features, frame.columns) == (
+            ["a", "b"],
+            ["cpu", "net"],
+            ["load"],
+        )
+        np.testing.assert_array_equal(frame.target, [[2, 1], [3, 4], [nan, nan], [5, nan]])
+        np.testing.assert_array_equal(frame.workers[:, 0, 1], [nan, 1.5, nan, 3.5])
+        np.testing.assert_array_equal(frame.machine[:, 0], [8, 1, nan, 2])
+    with pytest.raises(ValueError, match="gpu: expected a column of"):
+        train.read(rows, target="gpu")
+    with pytest.raises(ValueError, match="label: expected numbers"):
+        train.read(rows, target="label")
+    with pytest.raises(ValueError, match="step: expected"):
+        train.read(rows, target="cpu", step=1e-9)
+    with pytest.raises(ValueError, match="expected rows"):
+        train.read(rows[:0], target="cpu")
+    with pytest.raises(FileNotFoundError, match="expected a file"):
+        train.read(tmp_path / "none.parquet", target="cpu")
+
+
+def test_reads_a_store(tmp_path):
+    pytest.importorskip("sqlalchemy", reason="SQLAlchemy is missing")
+    store = pytest.importorskip("pyroute.control.store", reason="there is no store")
+    place = tmp_path / "samples.db"
+    with_rows = store.Store.open(place)
+    for t in range(40):
+        with_rows.write(
+            [
+                store.Sample(1000.0 + t, "h", "", {"cpu_percent": 50.0}),
+                store.Sample(1000.0 + t, "h", "w1", {"service_ms": 5.0 + t % 2}),
+                store.Sample(1000.0 + t, "h", "w2", {"service_ms": 7.0, "cpu_percent": 1.0}),
+            ],
+            received=1000.0 + t,
+        )
+    with_rows.close()
+    frame = train.from_store(str(place), target="service_ms", machine=["cpu_percent"])
+    assert (frame.names, frame.step, len(frame)) == (["w1", "w2"], 1.0, 40)
+    assert frame.features == ["service_ms", "cpu_percent"]
+    assert set(frame.machine[:, 0]) == {50.0}
+    assert frame.target[:3].tolist() == [[5, 7], [6, 7], [5, 7]]
+    with pytest.raises(ValueError, match="queue: expected one of"):
+        train.from_store(str(place), target="queue")
+
+
+# -- the command
+
+
+@pytest.fixture
+def file(tmp_path):
+    frame = waves(240)
+    lines = ["ts,worker,cpu,hint"]
+    for t in range(len(frame)):
+        lines += [
+            f"{t * 0.5},w{w},{frame.workers[t, w, 0]},{frame.workers[t, w, 1]}" for w in (0, 1)
+        ]
+    path = tmp_path / "readings.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def call(*arguments):
+    return CliRunner().invoke(
+        of_function("train", command.train), [str(argument) for argument in arguments]
+    )
+
+
+def options(file, out):
+    return (
+        *(file, "-o", out, "--target", "cpu", "--window", 6, "--layers", 1, "--hidden", 8),
+        *("--members", 1, "--blocks", 6, "--no-baselines", "--quiet"),
+    )
+
+
+def test_command(file, tmp_path, monkeypatch):
+    out = tmp_path / "cpu.weights"
+    done = call(*options(file, out), "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert [row["name"] for row in told["rows"]] == ["persistence", "better"]
+    assert told["to_persistence"] == pytest.approx(
+        told["rows"][1]["rmse"] / told["rows"][0]["rmse"]
+    )
+    first = out.read_bytes()
+    assert Predictor.load(out).predict(np.ones((6, 4))).shape == (2,)
+
+    monkeypatch.setattr(fitting._Keeper, "EVERY", 0.0)
+    for stop_in, stop_after in ((0, 2), (1, 3)):  # while judging, and in the last training
+        calls = []
+
+        def stopped(*rest, progress=None, calls=calls, stop_in=stop_in, at=stop_after, **named):
+            calls.append(1)
+
+            def shown(now):
+                if len(calls) - 1 == stop_in and now.block == at:
+                    raise KeyboardInterrupt
+
+            return fitting.fit(*rest, progress=shown, **named)
+
+        out.unlink()
+        with monkeypatch.context() as patch:
+            patch.setattr(command, "fit", stopped)
+            done = call(*options(file, out))
+        assert done.exit_code == 130
+        assert not out.exists()
+        done = call(*options(file, out))
+        assert done.exit_code == 0, done.output
+        assert "persistence on the latest rows" in done.stdout
+        assert out.read_bytes() == first
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"readings.csv", "cpu.weights"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.parquet"], "expected a file"),
+        (["none.db"], "expected a store"),
+        (["{file}", "--target", "gpu"], "gpu: expected a column of"),
+        (["{file}", "--target", "cpu", "--kind", "best"], "--kind: expected better"),
+        (["{file}", "--target", "cpu", "--log", "x"], "--log: expected one of"),
+        (["{file}", "--target", "cpu", "--window", 100], "rows: expected more than"),
+        (["{file}", "--target", "cpu", "--step", -1], "step: expected a number > 0"),
+    ],
+)
+def test_command_refuses_in_one_line(file, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    done = call(*(str(a).format(file=file) for a in arguments))
+    assert done.exit_code == 1
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"readings.csv"}
