@@ -403,9 +403,16 @@ class KeyedState:
         return len(self.values)
 
     def touch(self, key: int, value: Any) -> None:
-        """A key of this task: its state is looked at, and may change."""
-        if key not in self.values:
-            self.values[key] = value
+        """A key of this task: its state is looked at, and may change.
+
+        `ValueError` where it is the 64-bit identity of another value too: one state is not for two.
+        """
+        known = self.values.setdefault(key, value)
+        if known is not value and _hashable(known) != _hashable(value):
+            raise ValueError(
+                f"key: expected one value with the identity {key:#018x}, got {known!r} and"
+                f" {value!r}"
+            )
         self._changed[key] = None
 
     def saw(self, identifier: str, key: int, sequence: tuple[str, int] | None) -> None:

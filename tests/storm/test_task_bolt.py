@@ -145,6 +145,15 @@ def keyed(now=lambda: 0.0):
     return KeyedState(100.0, encode=encode, decode=json.loads, now=now)
 
 
+def test_one_identity_is_not_two_keys():
+    state = keyed()
+    state.touch(7, ["anna", 1])
+    state.touch(7, ("anna", 1))
+    with pytest.raises(ValueError, match="got .'anna', 1. and 'bert'"):
+        state.touch(7, "bert")
+
+
+
 def test_state_moves_with_what_was_seen():
     one, two = keyed(), keyed()
     for i, key in enumerate(["anna", "bert", "anna"]):
