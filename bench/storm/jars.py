@@ -154,7 +154,9 @@ def class_path(*, local: bool) -> str:
                 archive.extractall(fresh)
             fresh.rename(folder)
             forget("unpacked-*")
-    return f"{folder}:{storm()}/*"  # its resources before those of a jar
+    # A LocalCluster takes the resources of the first jar that has some, and of a folder else.
+    others = [str(p) for p in sorted(storm().glob("*.jar")) if "multilang-python" not in p.name]
+    return ":".join([str(folder), *others])
 
 
 def python_environment() -> dict[str, str]:

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import random
+import re
 import subprocess
 import zipfile
 from collections import Counter
@@ -260,3 +261,53 @@ def test_fields_grouping_is_storm_hash(mixed):
     assert len(rows) == records
     homes = pr.StormHash(4, key_type="string").homes([row[3] for row in rows])
     assert homes.tolist() == [row[0] for row in rows]
+
+
+DOCS = (jars.ROOT / "docs" / "storm.md").read_text()
+JAVA = """
+import org.apache.storm.task.*;
+import org.apache.storm.topology.*;
+import org.apache.storm.topology.base.BaseRichBolt;
+import org.apache.storm.tuple.Tuple;
+import pyroute.storm.*;
+
+class Docs {
+    static class CountBolt extends BaseRichBolt {
+        public void prepare(
+                java.util.Map<String, Object> conf, TopologyContext context, OutputCollector to) {}
+
+        public void execute(Tuple tuple) {}
+
+        public void declareOutputFields(OutputFieldsDeclarer declarer) {}
+    }
+
+    void make(TopologyBuilder builder) {
+        BLOCK
+    }
+}
+"""
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", DOCS, re.DOTALL)
+
+
+def test_docs_java_compiles(tmp_path):
+    found = blocks("java")
+    assert len(found) == 2
+    for number, block in enumerate(found):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "Docs.java").write_text(JAVA.replace("BLOCK", block))
+        options = ["-cp", jars.class_path(local=True), "-d", str(folder)]
+        done = subprocess.run(
+            ["javac", *options, str(folder / "Docs.java")], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_docs_python_runs():
+    found = blocks("python")
+    assert len(found) == 2
+    for block in found:
+        exec(compile(block, "docs/storm.md", "exec"), {"__name__": "docs"})
