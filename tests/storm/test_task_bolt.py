@@ -149,9 +149,8 @@ def test_one_identity_is_not_two_keys():
     state = keyed()
     state.touch(7, ["anna", 1])
     state.touch(7, ("anna", 1))
-    with pytest.raises(ValueError, match="got .'anna', 1. and 'bert'"):
+    with pytest.raises(ValueError, match="'anna', 1"):
         state.touch(7, "bert")
-
 
 
 def test_state_moves_with_what_was_seen():
