@@ -16,7 +16,12 @@ traceback.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import os
 import sys
+
+from pyroute.cli.errors import INTERRUPTED
 
 __all__ = ["main"]
 
@@ -28,10 +33,24 @@ def main() -> None:
     try:
         from pyroute.cli.app import app
     except KeyboardInterrupt:
-        raise SystemExit(130) from None
+        raise SystemExit(INTERRUPTED) from None
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in _NEEDED:
             raise
         sys.stderr.write(f"pyroute: {error}: pip install 'pyroute-core[cli]'\n")
         raise SystemExit(1) from None
-    app(prog_name="pyroute")
+    try:
+        app(prog_name="pyroute")
+    except SystemExit as end:
+        if not isinstance(end.code, int) or end.code == 0:
+            raise
+        _leave(end.code)
+
+
+def _leave(code: int) -> None:
+    """End at once: a thread that still reads would be cut off in the middle of foreign code."""
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)

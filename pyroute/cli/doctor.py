@@ -233,7 +233,7 @@ def _of_storm() -> Iterator[Found]:
         yield Found("jar", str(jars[0]))
     else:
         maven = shutil.which("mvn")
-        add = "mvn -f bindings/storm package" + ("" if maven else "; apt install maven first")
+        add = "make storm, in a checkout" + ("" if maven else "; apt install maven first")
         yield Found("pyroute's jar (groupings that run in Storm's workers)", None, add, True)
     storm = shutil.which("storm")
     add = "unpack a release of Apache Storm and put its bin on the path"

@@ -82,7 +82,7 @@ def test_workers_of_the_document(tmp_path):
 )
 def test_wrong_options(tmp_path, words, text):
     done = demo(tmp_path, *words)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert text in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -90,10 +90,10 @@ def test_wrong_options(tmp_path, words, text):
 
 def test_wrong_edge_and_config(tmp_path):
     done = call("demo", "nonsense", "--config", f"dir:{tmp_path}", "--worker", "w0")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "expected two names and an arrow" in done.stderr
     done = call("demo", "a->b", "--config", "nonsense", "--worker", "w0")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "url: expected dir:PATH" in done.stderr
     assert call("demo", "a->b").returncode == 2
     assert call("demo", "a->b", "--config", f"dir:{tmp_path}", "--period", "99").returncode == 2
@@ -105,7 +105,7 @@ def test_port_in_use(tmp_path):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
         done = demo(tmp_path, "--worker", "w0", "--hook", str(taken.getsockname()[1]))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "port: expected a free one" in done.stderr
 
 
@@ -123,7 +123,7 @@ def test_one_host_reports_and_another_decides(tmp_path):
     assert done.returncode == 0, done.stderr
     done = demo(tmp_path, "--worker", "w0", "--reports", "--store", database, "--json")
     assert done.returncode == 0, done.stderr
-    assert demo(tmp_path, "--worker", "w0", "--report").returncode == 1
+    assert demo(tmp_path, "--worker", "w0", "--report").returncode == 2
     with ConfigStore.open(f"dir:{tmp_path / 'conf'}") as config:
         assert config.names() == []
 

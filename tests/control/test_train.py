@@ -327,7 +327,7 @@ def test_command(file, tmp_path, monkeypatch):
 def test_command_refuses_in_one_line(file, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     done = call(*(str(a).format(file=file) for a in arguments))
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert {path.name for path in tmp_path.iterdir()} == {"readings.csv"}
