@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from bench.storm import jars
 
-PATIENCE = 180.0
+PATIENCE = 400.0
 """Seconds after which a wait is given up; never an expectation."""
 _LOG = """<?xml version="1.0" encoding="UTF-8"?>
 <configuration status="error"><appenders><Console name="out" target="SYSTEM_ERR">
@@ -355,7 +355,13 @@ class Cluster:
             "nimbus.monitor.freq.secs": 1,
             "supervisor.monitor.frequency.secs": 1,
             "supervisor.worker.shutdown.sleep.secs": 1,
-            "supervisor.worker.timeout.secs": 30,
+            # Generous: a starved machine is not a dead one. Processes that end are seen at once.
+            "supervisor.worker.timeout.secs": 120,
+            "supervisor.worker.start.timeout.secs": 300,
+            "nimbus.task.timeout.secs": 120,
+            "nimbus.task.launch.secs": 300,
+            "nimbus.supervisor.timeout.secs": 120,
+            "storm.zookeeper.session.timeout": 60_000,
             "storm.metricstore.class": "org.apache.storm.metricstore.NoOpMetricStore",
             "topology.disable.loadaware.messaging": True,
             "worker.childopts": "-Xmx256m -XX:+UseSerialGC -Djava.net.preferIPv4Stack=true",
@@ -390,7 +396,7 @@ class Cluster:
         address = "0.0.0.0" if self.supervisors == 2 else "127.0.0.1"
         (self.folder / "zoo.cfg").write_text(
             f"dataDir={data}\nclientPort={self.zookeeper_port}\nclientPortAddress={address}\n"
-            "tickTime=500\nmaxClientCnxns=0\nadmin.enableServer=false\n"
+            "tickTime=2000\nmaxSessionTimeout=60000\nmaxClientCnxns=0\nadmin.enableServer=false\n"
             "4lw.commands.whitelist=*\n"
         )
         main = "org.apache.storm.shade.org.apache.zookeeper.server.quorum.QuorumPeerMain"
