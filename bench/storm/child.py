@@ -247,7 +247,7 @@ def page(data=None):
             f" takes {floor.best:.0f}. The rest is reading (what does not change is compared with"
             " the message before, the tuple walked 32 bytes at a time), hashing, the table, the"
             " sketch, and copying into the answers. With 1 KB the pipes are most of it: the kernel"
-            " allocates, copies and frees pages for every byte, and no child can be faster."
+            " allocates, copies and frees pages for every byte."
         )
     machine = data["machine"]
     section.say(
