@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -68,7 +69,7 @@ class Files:
         reader = spark.read.options(**_OPTIONS.get(self.format, {}))
         try:
             return reader.format(self.format).load(list(places or self.places))
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             raise CommandError(f"FILES: expected {self.format}, got {reason(error)}") from error
 
 

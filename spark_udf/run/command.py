@@ -23,7 +23,7 @@ from pyroute.cli.output import CommandError, FailedError, Output, to_json
 from spark_udf.columns import checked
 from spark_udf.run import show
 from spark_udf.run.batch import Files, compare, expect_columns
-from spark_udf.run.session import directory, reason, session
+from spark_udf.run.session import directory, failure, reason, session
 from spark_udf.run.stream import Comparison, Drift, Interval, Summary, in_key_order, in_order
 from spark_udf.run.work import Totals
 
@@ -231,7 +231,7 @@ class Place:
             self.output.say(f"kept in {self.path}")
         self.output.document(document)
         if not document["equal"]:
-            raise CommandError("results: expected equal ones by hash and routed, got others")
+            raise FailedError("results: expected equal ones by hash and routed, got others")
 
 
 @dataclass(frozen=True)
@@ -413,4 +413,4 @@ def _started(job: Job, here: Place) -> Any:
         try:
             yield spark
         except (PySparkException, Py4JError) as error:
-            raise FailedError(f"Spark: {reason(error)} (--keep keeps its log)") from error
+            raise failure(error)(f"Spark: {reason(error)} (--keep keeps its log)") from error

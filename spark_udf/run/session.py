@@ -136,14 +136,26 @@ def elsewhere(*functions: Callable[[], object], seconds: float = STOP_SECONDS) -
 def reason(error: BaseException) -> str:
     """What went wrong in Spark, in one line: the Python error inside, or Spark's own words."""
     text = str(error)
-    found = _PYTHON.findall(text)
-    plain = [message for kind, message in found if kind not in ("PythonException", "Py4JJavaError")]
-    if plain:
-        return str(plain[-1])
+    inside = _inside(text)
+    if inside is not None:
+        return inside[1]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith(("An error occurred", "==="))]
     line = lines[0] if lines else type(error).__name__
     return _CONDITION.sub("", _CLASS.sub("", line.removeprefix(": ")))
+
+
+def failure(error: BaseException) -> type[CommandError]:
+    """The class to raise: whether Python found its input to be wrong inside Spark."""
+    inside = _inside(str(error))
+    return CommandError if inside and inside[0] in ("ValueError", "TypeError") else FailedError
+
+
+def _inside(text: str) -> tuple[str, str] | None:
+    """Class and message of the Python error that a text of Spark holds, None where it is none."""
+    wrapped = ("PythonException", "Py4JJavaError")
+    plain = [found for found in _PYTHON.findall(text) if found[0] not in wrapped]
+    return plain[-1] if plain else None
 
 
 def _settings(path: Path, master: str, options: Mapping[str, str], short: bool) -> dict[str, str]:

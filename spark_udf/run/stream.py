@@ -23,9 +23,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyroute import Ring
-from pyroute.cli.output import FailedError
 from pyroute.workloads import fluctuating_zipf
-from spark_udf.run.session import elsewhere, reason
+from spark_udf.run.session import elsewhere, failure, reason
 from spark_udf.run.work import Totals
 from spark_udf.stream.routed_stream import RoutedStream, read_state
 from spark_udf.stream.task import TASK
@@ -209,7 +208,7 @@ def _expect_fine(queries: Sequence[StreamingQuery]) -> None:
     for query in queries:
         error = query.exception()
         if error is not None:
-            raise FailedError(f"stream {query.name}: {reason(error)}") from error
+            raise failure(error)(f"stream {query.name}: {reason(error)}") from error
 
 
 class _Turns:

@@ -410,7 +410,7 @@ def test_bad_input(spark, files, arguments, message, monkeypatch):
         pq.write_table(pa.table({"id": [1, 2], "c": [1, -1]}), "negative.parquet")
         shutil.copy("negative.parquet", "negative2.parquet")
     code, _, err = invoke(*arguments)
-    assert code == 1
+    assert code == 2
     assert re.match(rf"pyroute run: .*({message})", err), err
     assert err.count("\n") == 1
 
