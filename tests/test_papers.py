@@ -11,7 +11,7 @@ if not (ROOT / "bench" / "papers").exists():  # tests that were copied elsewhere
     pytest.skip("bench is not here", allow_module_level=True)
 
 sys.path.insert(0, str(ROOT))
-from bench.papers import caneill, fang, paper, rivetti  # noqa: E402
+from bench.papers import caneill, fang, paper, predictive, rivetti  # noqa: E402
 from bench.papers.page import Figure, Panel  # noqa: E402
 from bench.peers import Scale  # noqa: E402
 from bench.report import Goal  # noqa: E402
@@ -20,15 +20,27 @@ from bench.report import Goal  # noqa: E402
 INDEX = {
     "caneill": (7, 8, 9, 10, 11, 12),
     "fang": (7, 8, 9, 10, 11, 12, 15, 17, 18, 19, 20, 21),
+    "predictive": (5, 6, 7),
     "rivetti": (4, 5, 6, 7, 8, 9, 10, 11, 12),
 }
-FIGURES = {"caneill": caneill.FIGURES, "fang": fang.FIGURES, "rivetti": rivetti.FIGURES}
+FIGURES = {
+    "caneill": caneill.FIGURES,
+    "fang": fang.FIGURES,
+    "predictive": predictive.FIGURES,
+    "rivetti": rivetti.FIGURES,
+}
 SECTIONS = {
     "caneill": caneill.PAPER.sections,
     "fang": fang.SECTIONS,
+    "predictive": predictive.PAPER.sections,
     "rivetti": rivetti.PAPER.sections,
 }
-PAGES = {"caneill": caneill.PAPER.page, "fang": fang.PAGE, "rivetti": rivetti.PAPER.page}
+PAGES = {
+    "caneill": caneill.PAPER.page,
+    "fang": fang.PAGE,
+    "predictive": predictive.PAPER.page,
+    "rivetti": rivetti.PAPER.page,
+}
 
 
 @pytest.mark.parametrize("name", INDEX)
@@ -42,7 +54,7 @@ def test_loads_without_the_extras(name):
     """What only a run needs is imported by the run: the registry loads without the extra bench."""
     code = (
         f"import sys; import bench.papers.{name}; print([name for name in"
-        " ('matplotlib', 'numba', 'pandas', 'pymetis') if name in sys.modules])"
+        " ('jax', 'matplotlib', 'numba', 'pandas', 'pymetis') if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
