@@ -25,10 +25,8 @@ CXX = shlex.split(os.environ.get("CXX", "c++"))
 SANITIZERS = "address,undefined"
 # Tests that only compute share the processors; whoever is free takes the next.
 SPREAD = ["--numprocesses=logical", "--dist=worksteal"]
-# Parts of their own, for what they need or how long they take.
+# Parts of their own, for what they need or how long they take; kernels are tested elsewhere.
 APART = [f"--ignore=tests/{name}" for name in ("browser", "control", "protocol", "spark", "storm")]
-# Of these some test kernels as well.
-NO_KERNELS = [f"--ignore=tests/{name}" for name in ("browser", "protocol", "spark")]
 
 
 class MissingError(Exception):
@@ -167,7 +165,7 @@ def types(run: Run) -> None:
 def unit(run: Run) -> None:
     """All tests; those of the kernels also on the portable path; the examples of the docstrings."""
     run.pytest(*SPREAD, "tests", *APART)
-    run.pytest(*SPREAD, "-m", "kernel", "tests", *NO_KERNELS, PYROUTE_SIMD="portable")
+    run.pytest(*SPREAD, "-m", "kernel", "tests", *APART, PYROUTE_SIMD="portable")
     run.pytest("--doctest-modules", "--doctest-ignore-import-errors", "pyroute", may_be_empty=True)
 
 
@@ -221,7 +219,7 @@ def sanitize(run: Run) -> None:
     shutil.copytree(ROOT / "tests", lib / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", lib)
     run.pytest(
-        *(*SPREAD, "-m", "kernel", "-p", "no:cacheprovider", "tests", *NO_KERNELS),
+        *(*SPREAD, "-m", "kernel", "-p", "no:cacheprovider", "tests", *APART),
         cwd=lib,
         PYTHONPATH=str(lib),
         PYTHONMALLOC="malloc",
