@@ -343,6 +343,16 @@ def test_hashed_keys_show_none(call, files, tmp_path):
     assert "customer-" not in out + report.read_text()
 
 
+def test_report_is_there_where_nobody_reads(files, tmp_path):
+    report = tmp_path / "report.html"
+    command = [sys.executable, "-m", "pyroute", "analyze", files / "orders.parquet"]
+    command += ["--key", "customer", "--report", report]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        child.stdout.close()
+        child.wait(120)
+    assert "</html>" in report.read_text()
+
+
 def test_report(call, files, tmp_path):
     report = tmp_path / "report.html"
     code, out, _ = call(

@@ -111,6 +111,8 @@ def analyze(
     reading = _Reading(list(files or ()), columns, format, text, tasks, engine, capacity)
     found, spans, source = reading.read(out, interval, max_imbalance, max_table)
     seconds = clock.perf_counter() - began
+    if report is not None:  # first: who reads the text may close the pipe, as `head` does
+        _write_report(report, found, spans, columns, hash_keys, source, cost)
     namer = Namer(hash_keys)
     _show(out, found, spans, columns, namer, top, seconds, source)
     for line in reading.notes:
@@ -120,9 +122,7 @@ def analyze(
         out.results.print("\nNext" if lines else "", soft_wrap=True)
         for line in lines:
             out.results.print(f"  {line}", soft_wrap=True)
-    if report is not None:
-        _write_report(report, found, spans, columns, hash_keys, source, cost)
-        if not json:
+        if report is not None:
             out.results.print(f"  open {report}", soft_wrap=True)
     out.document(
         {
