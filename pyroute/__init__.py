@@ -16,14 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyroute._core import FormatError, simd
 from pyroute.colocate import colocate
-from pyroute.homes import FlinkKeyGroup, KafkaHash, SparkHash, StormHash
-from pyroute.key_stats import KeyStats, Snapshot
 from pyroute.keys import Keys, keys
-from pyroute.plan import Migrations, Plan, PlanDiff
 from pyroute.rebalance import elastic, rebalance
-from pyroute.ring import Ring
-from pyroute.router import Router
-from pyroute.space_saving import PairSpaceSaving, SpaceSaving, TopKeys, TopPairs
 
 if TYPE_CHECKING:
     from pyroute import arena, control, policies, posg, protocol, workloads
@@ -31,8 +25,14 @@ if TYPE_CHECKING:
     from pyroute.cost_sketch import CostSketch
     from pyroute.dynamic_grouping import DynamicGrouping
     from pyroute.gate import Decision, Gate
+    from pyroute.homes import FlinkKeyGroup, KafkaHash, SparkHash, StormHash
     from pyroute.key_group import GroupOrders, GroupPlan, GroupReport, KeyGroups, plan_groups
+    from pyroute.key_stats import KeyStats, Snapshot
     from pyroute.locality_forecast import Forecast, LocalityForecast
+    from pyroute.plan import Migrations, Plan, PlanDiff
+    from pyroute.ring import Ring
+    from pyroute.router import Router
+    from pyroute.space_saving import PairSpaceSaving, SpaceSaving, TopKeys, TopPairs
 
 __version__ = "0.1.0"
 
@@ -81,21 +81,22 @@ __all__ = [
 ]
 
 
-_WHEN_ASKED = {
-    **dict.fromkeys(("arena", "control", "policies", "posg", "protocol", "workloads"), ""),
-    "ColocationPlan": "colocation",
-    "CostSketch": "cost_sketch",
-    "Decision": "gate",
-    "DynamicGrouping": "dynamic_grouping",
-    "Forecast": "locality_forecast",
-    "Gate": "gate",
-    "GroupOrders": "key_group",
-    "GroupPlan": "key_group",
-    "GroupReport": "key_group",
-    "KeyGroups": "key_group",
-    "LocalityForecast": "locality_forecast",
-    "plan_groups": "key_group",
+_PARTS = {
+    "": ("arena", "control", "policies", "posg", "protocol", "workloads"),
+    "colocation": ("ColocationPlan",),
+    "cost_sketch": ("CostSketch",),
+    "dynamic_grouping": ("DynamicGrouping",),
+    "gate": ("Decision", "Gate"),
+    "homes": ("FlinkKeyGroup", "KafkaHash", "SparkHash", "StormHash"),
+    "key_group": ("GroupOrders", "GroupPlan", "GroupReport", "KeyGroups", "plan_groups"),
+    "key_stats": ("KeyStats", "Snapshot"),
+    "locality_forecast": ("Forecast", "LocalityForecast"),
+    "plan": ("Migrations", "Plan", "PlanDiff"),
+    "ring": ("Ring",),
+    "router": ("Router",),
+    "space_saving": ("PairSpaceSaving", "SpaceSaving", "TopKeys", "TopPairs"),
 }
+_WHEN_ASKED = {name: module for module, names in _PARTS.items() for name in names}
 """Name -> the module that has it; a module is itself."""
 
 

@@ -32,10 +32,11 @@ import numpy.typing as npt
 from pyroute import _core
 from pyroute._arrays import task_id
 from pyroute._kernel import Kernel
+from pyroute._rebalancing import _capacities, _degree, _native, _options
 from pyroute.key_stats import Snapshot
 from pyroute.keys import as_core
 from pyroute.plan import Exceptions, Facts, Migrations, Named, Plan, State
-from pyroute.rebalance import _capacities, _degree, _native, _options, rebalance
+from pyroute.rebalance import rebalance
 from pyroute.ring import Ring
 from pyroute.router import Router
 
