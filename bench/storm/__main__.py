@@ -20,7 +20,14 @@ from bench.peers import Scale
 from bench.spark.page import Raw, section_of, with_goals
 from bench.storm import jars, page
 
-SECTIONS = {"routers": "local", "groupings": "groupings", "hosts": "hosts"}
+SECTIONS = {
+    "routers": "local",
+    "groupings": "groupings",
+    "move": "move",
+    "hosts": "hosts",
+    "schedule": "schedule",
+    "split": "split",
+}
 
 
 def module(name: str) -> ModuleType:

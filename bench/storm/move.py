@@ -1,25 +1,26 @@
 """What does it cost a real Storm when a tenth of its keys move, and when something dies meanwhile?
 
-    python -m bench.storm.move --folder NEW [--rate 2000] [--runs 3] [--faults]
-
 Two workers: a spout, two sources, four tasks with durable counts, a manager. Throughput over the
-ten seconds that contain the move against the seconds before, times of records, and with --faults
-how long the stream takes to recover after kill -9 of a child, a worker, the manager and ZooKeeper.
-Every count is checked at the end.
+ten seconds that contain the move against the ten before, and the times of records from spout to
+ack; once with as many records as the topology takes (2,000 pending), once with fewer than that.
+Then kill -9 of a child, a worker, the manager and ZooKeeper in the middle of a move: how long until
+records flow and the move is done. Every count is checked at the end of each.
 """
 
-import argparse
 import contextlib
-import json
 import random
 import statistics
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from bench.peers import Scale
+from bench.report import Goal, Section
+from bench.spark.page import Spread, at_least
 from bench.storm import topology as tp
 from bench.storm.cluster import Cluster, StormError, logged, wait_for
 from pyroute.control import ConfigStore
@@ -221,19 +222,21 @@ def move(run: Run, share: float = 0.1) -> dict[str, Any]:
     seconds = run.times()
     before = [row for row in seconds if wall < row[0] <= wall + 10]
     during = [row for row in seconds if wall + 10 < row[0] <= wall + 20]
-    return {
-        "keys moved": keys,
-        "steady records/s": round(steady),
-        "records/s over the move": round(moving),
-        "ratio": round(moving / steady, 3),
-        "seconds of the move": run.status()["seconds"],
-        "p50, p99 ms steady": _middle(before),
-        "p50, p99 ms over the move": _middle(during),
+    found = {
+        "keys": keys,
+        "steady": steady,
+        "moving": moving,
+        "seconds": run.status()["seconds"],
+        "before": _times(before),
+        "during": _times(during),
         "replays": run.progress()[3] - failed,
     }
+    print(found, flush=True)
+    return found
 
 
-def _middle(rows: list[list[float]]) -> list[float]:
+def _times(rows: list[list[float]]) -> list[float]:
+    """p50, and the p99 of the worst second, in milliseconds."""
     if not rows:
         return []
     return [round(statistics.median(row[2] for row in rows)), round(max(row[3] for row in rows))]
@@ -258,32 +261,73 @@ def faults(run: Run, times: int = 1) -> list[dict[str, Any]]:
             found.append(
                 {
                     "killed": name,
-                    "records flow after s": round(flowing, 1),
-                    "move done after s": round(time.monotonic() - killed, 1),
+                    "flowing": round(flowing, 1),
+                    "moved": round(time.monotonic() - killed, 1),
                     "replays": run.progress()[3] - before,
                 }
             )
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rate", type=float, default=2000.0)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--faults", action="store_true")
-    parser.add_argument("--folder", type=Path, required=True, help="new; state and times go there")
-    options = parser.parse_args()
-    timeout = 10 if options.faults else 30
-    with running(options.folder, rate=options.rate, timeout=timeout) as run:
-        for _ in range(options.runs):
-            print(json.dumps(move(run)), flush=True)
-        if options.faults:
-            for row in faults(run):
-                print(json.dumps(row), flush=True)
-        records = run.finish()
-    run.check(records)
-    print(f"{records} records, every count exact", flush=True)
+# The section ------------------------------------------------------------------------------------
+
+TITLE = "Keys that move under load"
+OFFERED = 500.0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def measure(scale: Scale) -> dict[str, Any]:
+    moves, out = scale.pick(5, 1), {}
+    with tempfile.TemporaryDirectory(prefix="pyroute-move-") as name:
+        for kind, rate in (("saturated", 0.0), ("offered", OFFERED)):
+            with running(Path(name) / kind, rate=rate, seed=scale.seed) as run:
+                rows = [move(run) for _ in range(moves)]
+                records = run.finish()
+            run.check(records)
+            out[kind] = {"moves": rows, "records": records}
+        with running(Path(name) / "faults", rate=OFFERED, timeout=10, seed=scale.seed) as run:
+            killed = faults(run, scale.pick(2, 1))
+            records = run.finish()
+        run.check(records)
+    return {**out, "faults": {"rows": killed, "records": records}}
+
+
+def show(result: dict[str, Any]) -> Section:
+    section = Section(TITLE, " ".join((__doc__ or "").split()))
+    kinds = {"saturated": "all it takes", "offered": f"{OFFERED:.0f} records/s"}
+    table = section.table(
+        *("load", "records/s, 10 s before", "over the 10 s of the move", "ratio"),
+        *("seconds of a move", "p50 / worst p99 ms before", "of the move", "replays"),
+    )
+    for kind, text in kinds.items():
+        rows = result[kind]["moves"]
+        steady, moving = (Spread([row[name] for row in rows]) for name in ("steady", "moving"))
+        ratio = moving.over(steady)
+        table.add(
+            text,
+            steady.text(",.0f"),
+            moving.text(",.0f"),
+            ratio.text(".3f"),
+            Spread([row["seconds"] for row in rows]).text(".2f"),
+            *(_both(rows, when) for when in ("before", "during")),
+            sum(row["replays"] for row in rows),
+        )
+        name = f"throughput over the 10 s of a move, {text}"
+        section.goals.append(at_least(name, 0.9, ratio, ".3f"))
+    replays = sum(row["replays"] for kind in kinds for row in result[kind]["moves"])
+    section.goals.append(Goal("replays of moves without faults", "0", str(replays), replays == 0))
+    table = section.table("killed during a move", "records flow after s", "move done after s",
+                          "replays")  # fmt: skip
+    for row in result["faults"]["rows"]:
+        table.add(row["killed"], row["flowing"], row["moved"], row["replays"])
+    records = [result[kind]["records"] for kind in (*kinds, "faults")]
+    text = ", ".join(f"{count:,}" for count in records)
+    section.say(
+        f"{text} records, every count exact at the end: a run whose counts are not fails. The"
+        " message time-out is 30 s, with faults 10 s; Storm ends a worker whose child is dead."
+    )
+    return section
+
+
+def _both(rows: list[dict[str, Any]], when: str) -> str:
+    places = [Spread([row[when][place] for row in rows]).median for place in (0, 1)]
+    return " / ".join(f"{value:.0f}" for value in places)

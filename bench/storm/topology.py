@@ -18,12 +18,15 @@ def key(sequence: int, keys: int) -> int:
 
 
 def spout(id: str = "spout", **options: Any) -> Component:  # noqa: A002
-    """Options: records, rate (records a second, 0: all it can), keys, type, padding, folder."""
+    """Options: records, rate (records a second, 0: all it can), keys, type, padding, folder.
+
+    `file` has lines of key, tab and padding, sent over and over; `again=False` sends nothing twice.
+    """
     return {"id": id, "kind": "spout", **options}
 
 
 def count(id: str, *inputs: Component, parallelism: int = 4, **options: Any) -> Component:  # noqa: A002
-    """Options: folder (a log of every record), busy (microseconds each)."""
+    """Options: folder (a log of every record), busy or wait (microseconds each)."""
     return {
         "id": id,
         "kind": "count",

@@ -167,13 +167,20 @@ def _busy_arguments(parser: argparse.ArgumentParser) -> None:
     _measured(parser)
     parser.add_argument("--window", type=int, help="records between two reports")
     parser.add_argument("--milliseconds", default="milliseconds", help="field of the work")
+    parser.add_argument("--wait", action="store_true", help="wait instead of working")
 
 
 def _busy(options: argparse.Namespace) -> Bolt:
     from pyroute.storm.scheduler_bolt import BusyBolt
 
     given = {} if options.window is None else {"window": options.window}
-    return BusyBolt(options.milliseconds, fields=options.fields, mode=options.mode, options=given)
+    return BusyBolt(
+        options.milliseconds,
+        wait=options.wait,
+        fields=options.fields,
+        mode=options.mode,
+        options=given,
+    )
 
 
 def _dynamic_arguments(parser: argparse.ArgumentParser) -> None:

@@ -24,6 +24,7 @@ from pyroute.storm.protocol import Tuple
 
 _LARGEST = 60_000  # bytes of a datagram
 _AGAIN = 256  # records of a task after which it is told again where to report
+_LONG = 0.0005  # seconds of work after which an ack does not wait for the next record
 
 
 class _Clock:
@@ -144,6 +145,8 @@ class SchedulerBolt(Bolt):
 class TrackedBolt(Bolt):
     """The receiving end: override `apply`; what it takes is measured and reported.
 
+    A record is acked when `apply` returns; after long work the ack leaves at once.
+
     Parameters
     ----------
     fields
@@ -197,6 +200,14 @@ class TrackedBolt(Bolt):
             report = self.tracker.observe([value], [taken], self._clock(), requests)
             if report is not None:
                 self._tell(report.to_bytes())
+            self._done(record, taken)
+
+    def _done(self, record: Tuple, taken: float) -> None:
+        """Others may be waiting for this record behind it, for as long as all of them take."""
+        if record.id in self._protocol.waiting and record.id not in self._deferred:
+            self.ack(record)
+        if taken >= _LONG:
+            self.flush()
 
     def _value(self, record: Tuple) -> Any:
         places = self._names.get((record.component, record.stream))
@@ -228,18 +239,27 @@ class BusyBolt(TrackedBolt):
     ----------
     milliseconds
         The field.
+    wait
+        Whether it waits for so long, as for the answer of a service; otherwise it takes so much
+        time of a CPU.
     options
         As `TrackedBolt` has them.
     """
 
-    def __init__(self, milliseconds: str = "milliseconds", **options: Any) -> None:
+    def __init__(
+        self, milliseconds: str = "milliseconds", *, wait: bool = False, **options: Any
+    ) -> None:
         super().__init__(**options)
         self.milliseconds = milliseconds
+        self.wait = wait
 
     def apply(self, record: Tuple) -> None:
-        """Spin for so long."""
+        """Work for so long."""
         names = self.context.fields(record.component or "", record.stream)
-        spin = float(record.values[names.index(self.milliseconds)]) / 1000
-        until = time.perf_counter() + spin
-        while time.perf_counter() < until:
+        seconds = float(record.values[names.index(self.milliseconds)]) / 1000
+        if self.wait:
+            time.sleep(seconds)
+            return
+        until = time.thread_time() + seconds
+        while time.thread_time() < until:
             pass

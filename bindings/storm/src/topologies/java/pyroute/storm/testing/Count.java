@@ -6,6 +6,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Paths;
 import java.util.Map;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.storm.task.OutputCollector;
 import org.apache.storm.task.TopologyContext;
 import org.apache.storm.topology.OutputFieldsDeclarer;
@@ -15,7 +16,8 @@ import org.apache.storm.tuple.Tuple;
 
 /**
  * Counts what it gets. With a folder it appends "sequence, class and text of the key, source" to the file of its task before it acks: that survives
- * a kill of the process, and whoever reads it drops what comes twice. With "busy" it works for so many microseconds per record.
+ * a kill of the process, and whoever reads it drops what comes twice. With "busy" it works for so many microseconds per record,
+ * with "wait" it waits for so many: a task is then a service of its own speed, however many cores there are.
  */
 final class Count extends BaseRichBolt {
     private static final long serialVersionUID = 1L;
@@ -23,14 +25,17 @@ final class Count extends BaseRichBolt {
     private final String id;
     private final String folder;
     private final long busyNanos;
+    private final long waitNanos;
     private transient OutputCollector collector;
     private transient LongAdder count;
     private transient FileOutputStream log;
+    private transient long owed;
 
     Count(Map<String, Object> given) {
         id = (String) given.get("id");
         folder = (String) given.get("folder");
         busyNanos = (long) (((Number) given.getOrDefault("busy", 0)).doubleValue() * 1000);
+        waitNanos = (long) (((Number) given.getOrDefault("wait", 0)).doubleValue() * 1000);
     }
 
     @Override
@@ -58,6 +63,9 @@ final class Count extends BaseRichBolt {
                 throw new IllegalStateException(error);
             }
         }
+        if (waitNanos > 0) {
+            rest(waitNanos);
+        }
         if (busyNanos > 0) {
             long until = System.nanoTime() + busyNanos;
             while (System.nanoTime() < until) {
@@ -66,6 +74,19 @@ final class Count extends BaseRichBolt {
         }
         count.increment();
         collector.ack(tuple);
+    }
+
+    /** What a wait took too long is taken off the next one. */
+    private void rest(long nanos) {
+        owed += nanos;
+        long from = System.nanoTime();
+        while (owed > 0) {
+            LockSupport.parkNanos(owed);
+            long now = System.nanoTime();
+            owed -= now - from;
+            from = now;
+        }
+        owed = Math.max(owed, -10 * nanos);
     }
 
     @Override

@@ -12,9 +12,12 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.TreeSet;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.storm.spout.SpoutOutputCollector;
 import org.apache.storm.task.TopologyContext;
 import org.apache.storm.topology.OutputFieldsDeclarer;
@@ -24,8 +27,10 @@ import org.apache.storm.tuple.Values;
 
 /**
  * Records (sequence, key, padding), each with its sequence as its id; what fails is sent again. Task i of n sends the sequences i,
- * i + n, and so on. With a folder it remembers how far everything was acked, and starts there again; a file "stop" there ends it, and
- * ID-i.times has a line per second: milliseconds since 1970, records acked, and p50, p99 and most of their times in microseconds.
+ * i + n, and so on. With a "file" of tab-separated lines, key and padding are those of line sequence modulo lines. With a folder it
+ * remembers how far everything was acked, and starts there again; a file "stop" there ends it, and ID-i.times has a line per second:
+ * milliseconds since 1970, records acked, and p50, p99, most and mean of their times in microseconds. "again": false, and what fails is
+ * counted alone.
  */
 final class Spout extends BaseRichSpout {
     private static final long serialVersionUID = 1L;
@@ -37,6 +42,8 @@ final class Spout extends BaseRichSpout {
     private final String type;
     private final String padding;
     private final String folder;
+    private final String file;
+    private final boolean replays;
 
     private transient SpoutOutputCollector collector;
     private transient LongAdder emitted;
@@ -54,6 +61,7 @@ final class Spout extends BaseRichSpout {
     private transient HashMap<Long, Long> sentAt;
     private transient ArrayList<Long> times;
     private transient long timedAt;
+    private transient List<String[]> lines;
 
     Spout(Map<String, Object> given) {
         id = (String) given.get("id");
@@ -65,6 +73,8 @@ final class Spout extends BaseRichSpout {
         Arrays.fill(fill, 'x');
         padding = new String(fill);
         folder = (String) given.get("folder");
+        file = (String) given.get("file");
+        replays = (Boolean) given.getOrDefault("again", true);
     }
 
     /** The key of a sequence: the same in every run, and in bench/storm/workload.py. */
@@ -100,6 +110,13 @@ final class Spout extends BaseRichSpout {
         end = records;
         sentAt = new HashMap<>();
         times = new ArrayList<>();
+        if (file != null) {
+            try (Stream<String> all = Files.lines(Paths.get(file))) {
+                lines = all.map(line -> line.split("\t", 2)).collect(Collectors.toList());
+            } catch (IOException error) {
+                throw new IllegalStateException(error);
+            }
+        }
         if (folder != null) {
             try {
                 Path path = state();
@@ -134,7 +151,15 @@ final class Spout extends BaseRichSpout {
             sentAt.put(sequence, System.nanoTime());
         }
         emitted.increment();
-        collector.emit(new Values(sequence, key(sequence, keys, type), padding), sequence);
+        collector.emit(values(sequence), sequence);
+    }
+
+    private Values values(long sequence) {
+        if (lines == null) {
+            return new Values(sequence, key(sequence, keys, type), padding);
+        }
+        String[] line = lines.get((int) (sequence % lines.size()));
+        return new Values(sequence, line[0], line.length > 1 ? line[1] : padding);
     }
 
     @Override
@@ -152,7 +177,12 @@ final class Spout extends BaseRichSpout {
     @Override
     public void fail(Object sequence) {
         failed.increment();
-        again.add((Long) sequence);
+        if (replays) {
+            again.add((Long) sequence);
+        } else if (folder != null) {
+            open.remove(sequence);
+            sentAt.remove(sequence);
+        }
     }
 
     /** The lowest sequence that is not acked, and whether all are. */
@@ -188,6 +218,7 @@ final class Spout extends BaseRichSpout {
         for (double part : new double[] {0.5, 0.99, 1.0}) {
             line += " " + (size == 0 ? 0 : times.get(Math.min(size - 1, (int) (part * size))));
         }
+        line += " " + Math.round(times.stream().mapToLong(Long::longValue).average().orElse(0));
         times.clear();
         try {
             byte[] text = (line + "\n").getBytes(StandardCharsets.UTF_8);
