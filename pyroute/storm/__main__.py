@@ -123,12 +123,24 @@ def _manager_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan-every", type=float, default=10.0, metavar="SECONDS")
     parser.add_argument("--planner", choices=["rebalance", "colocate"], default="rebalance")
     parser.add_argument("--max-imbalance", type=float, default=0.08)
+    algorithms = ["mixed", "mixed_bf", "min_table", "min_mig", "llfd", "simple", "readj"]
+    parser.add_argument("--algorithm", choices=algorithms, help="of rebalance")
+    parser.add_argument(
+        "--max-table", type=int, metavar="KEYS", help="that may be away from home; below 0: any"
+    )
     parser.add_argument("--resend-after", type=float, default=2.0, metavar="SECONDS")
 
 
 def _manager(options: argparse.Namespace) -> Bolt:
     from pyroute.storm.manager import ManagerBolt
 
+    given: dict[str, Any] = {"max_imbalance": options.max_imbalance}
+    if options.max_table is not None:
+        given["max_table"] = None if options.max_table < 0 else options.max_table
+    if options.algorithm is not None:
+        if options.planner != "rebalance":
+            raise ValueError(f"algorithm: expected none for {options.planner}, got one")
+        given["algorithm"] = options.algorithm
     bolt = ManagerBolt(
         operators=options.operators,
         state=options.state,
@@ -136,7 +148,7 @@ def _manager(options: argparse.Namespace) -> Bolt:
         storage=options.storage,
         plan_every=options.plan_every,
         planner=options.planner,
-        options={"max_imbalance": options.max_imbalance},
+        options=given,
     )
     bolt.resend_after = options.resend_after
     return bolt

@@ -9,12 +9,15 @@ status (`TOPOLOGY/status`), and follows requests (`TOPOLOGY/request`)::
 
     {"tables": {"count": [["anna", 1], ["bert", 0]]}}     these keys to these tasks
     {"rebalance": ["count"]}                              plan now, whatever the gate says
+    {"tasks": {"count": [0, 1, 2, 3]}}                    these tasks have keys from now on
+    {"rings": {"count": [0, 1, 2, 3]}}                    the same by the ring alone, unplanned
 """
 
 from __future__ import annotations
 
 import base64
 import json
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,9 +28,11 @@ from pyroute.colocate import colocate
 from pyroute.control.config_store import ConfigStore, Document, StaleVersionError
 from pyroute.gate import Gate
 from pyroute.keys import Keys
+from pyroute.plan import Plan
 from pyroute.protocol import FencedError, FileStorage, Manager, Message, Storage, Task
 from pyroute.protocol.manager import Phase
-from pyroute.rebalance import rebalance
+from pyroute.rebalance import elastic, rebalance
+from pyroute.ring import Ring
 from pyroute.router import Router
 from pyroute.space_saving import PairSpaceSaving
 from pyroute.storm.bolt import Bolt, Context
@@ -89,8 +94,11 @@ class ManagerBolt(Bolt):
         Where decisions are kept: ``state``, or ``store`` for the config store.
     plan_every
         Seconds between two plans; 0: only requests.
+    window
+        Seconds of reports that a plan is made of; None: as many as lie between two plans, or 10.
     gate
-        Whether a plan is worth it; `now` is in seconds.
+        Whether a plan is worth it; `now` is in seconds. By default its dead band is not above the
+        imbalance that the options allow.
     options
         Of `rebalance` (or of `colocate`, with `planner="colocate"`).
     """
@@ -108,6 +116,7 @@ class ManagerBolt(Bolt):
         store: str | None = None,
         storage: str = "state",
         plan_every: float = 10.0,
+        window: float | None = None,
         planner: str = "rebalance",
         gate: Gate | None = None,
         options: Mapping[str, Any] | None = None,
@@ -120,8 +129,11 @@ class ManagerBolt(Bolt):
         self.storage = storage
         self.plan_every = plan_every
         self.planner = planner
-        self.gate = gate or Gate(cooldown=plan_every)
+        self.window = window if window is not None else plan_every or 10.0
         self.options = dict(options or {})
+        allowed = self.options.get("max_imbalance", 0.05)
+        band = min(0.05, allowed) if isinstance(allowed, int | float) else 0.05
+        self.gate = gate or Gate(cooldown=plan_every, dead_band=band)
 
     # set-up -------------------------------------------------------------------------------------
 
@@ -133,7 +145,8 @@ class ManagerBolt(Bolt):
         if operators is None:
             raise ValueError("operators: expected the components (pyroute.operators), got none")
         stateless = setting(None, conf, "stateless")
-        self.wiring = Wiring(context, operators, context.component, stateless)
+        first = setting(None, conf, "tasks")
+        self.wiring = Wiring(context, operators, context.component, stateless, first)
         self._folder = setting(state, conf, "state")
         url = setting(store, conf, "store")
         self._store = None if url is None else ConfigStore.open(url, wait=False, timeout=5.0)
@@ -143,6 +156,8 @@ class ManagerBolt(Bolt):
             raise ValueError("state: expected a directory (pyroute.state), got none")
         self.manager: Manager | None = None
         self.reports: dict[Task, dict[str, Any]] = {}
+        self._recent: deque[tuple[float, Task, dict[str, Any]]] = deque()
+        self._made: dict[str, dict[str, Any]] = {}
         self.decision = ""
         self._planned_at = self.now()
         self._requests: list[Document] = []
@@ -188,8 +203,7 @@ class ManagerBolt(Bolt):
         """Take what a task says."""
         kind, data = record.values
         if kind == "s":
-            report = json.loads(data)
-            self.reports[Task(*report["task"])] = report
+            self._heard(json.loads(data))
         elif self.manager is None:
             return  # it is asked again
         elif kind == "m":
@@ -201,6 +215,13 @@ class ManagerBolt(Bolt):
             for operator, number in sources:
                 task = self.wiring.ids[Task(operator, number)]
                 self.emit(again, stream=STREAM, task=task)
+
+    def _heard(self, report: dict[str, Any]) -> None:
+        task, now = Task(*report["task"]), self.now()
+        self.reports[task] = report
+        self._recent.append((now, task, report))
+        while self._recent[0][0] < now - self.window:
+            self._recent.popleft()
 
     def _guarded(self, message: Message) -> None:
         assert self.manager is not None
@@ -247,6 +268,7 @@ class ManagerBolt(Bolt):
             self._began = self.now()
             try:
                 self._send_all(manager.propose(plan, self.now()))
+                self._count(plan)
             except ValueError as error:
                 self._began, self.decision = 0.0, f"refused: {error}"
                 self.error(self.decision)
@@ -261,7 +283,13 @@ class ManagerBolt(Bolt):
                 name: _with_table(manager.routers[name], rows) for name, rows in tables.items()
             }
             for name in request.value.get("rebalance", ()):
-                plan[name] = rebalance(self._snapshot(name), manager.routers[name], **self.options)
+                router = manager.routers[name]
+                plan[name] = rebalance(self._snapshot(name, router), router, **self.options)
+            for name, tasks in request.value.get("tasks", {}).items():
+                router = manager.routers[name]
+                plan[name] = elastic(router, self._snapshot(name, router), tasks, **self.options)
+            for name, tasks in request.value.get("rings", {}).items():
+                plan[name] = _with_tasks(manager.routers[name], tasks)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             self.decision = f"request {request.version}: {error!r}"
             self.error(self.decision)
@@ -281,14 +309,16 @@ class ManagerBolt(Bolt):
         ready = [
             name
             for name in sorted(self.wiring.topology.keyed)
-            if all(task in self.reports for task in self.wiring.topology.tasks(name))
+            if all(Task(name, number) in self.reports for number in manager.routers[name].tasks)
         ]
         if self.planner == "colocate":
             return self._colocate(manager, ready)
         plans: dict[str, Any] = {}
         for name in ready:
-            plan = rebalance(self._snapshot(name), manager.routers[name], **self.options)
-            decision = self.gate.decide(plan, self.now())
+            router = manager.routers[name]
+            plan = rebalance(self._snapshot(name, router), router, **self.options)
+            # The time of the plan, not of its end: the gate's cool-down is as long as the interval.
+            decision = self.gate.decide(plan, self._planned_at)
             self.decision = f"{name}: {decision.reason}"
             if decision.apply:
                 plans[name] = plan
@@ -316,13 +346,25 @@ class ManagerBolt(Bolt):
         }
         routers = {name: manager.routers[name] for name in names}
         plan = colocate(pairs, placement, routers=routers, **self.options)
-        decision = self.gate.decide(plan, self.now())
+        decision = self.gate.decide(plan, self._planned_at)
         self.decision = f"{', '.join(names)}: {decision.reason}"
         return plan.routers if decision.apply else None
 
-    def _snapshot(self, name: str) -> Any:
-        tasks = self.wiring.topology.tasks(name)
-        return snapshot_of(self.reports[task] for task in tasks if task in self.reports)
+    def _snapshot(self, name: str, router: Router) -> Any:
+        """What the tasks of an operator reported in the window."""
+        heard = (report for _, task, report in self._recent if task.operator == name)
+        return snapshot_of(heard, tasks=router.tasks)
+
+    def _count(self, plan: Any) -> None:
+        """What the plans that were begun have moved, for the status."""
+        for name, one in getattr(plan, "routers", plan).items():
+            if isinstance(one, Plan):
+                made = self._made.setdefault(name, {"plans": 0, "keys": 0, "bytes": 0})
+                made["plans"] += 1
+                made["keys"] += len(one.migrations)
+                made["bytes"] += one.migration_cost
+                made["share"] = round(one.migration_share, 6)
+                made["seconds"] = round(one.seconds, 6)
 
     # publishing ---------------------------------------------------------------------------------
 
@@ -339,6 +381,7 @@ class ManagerBolt(Bolt):
             "versions": {name: router.version for name, router in manager.routers.items()},
             "seconds": round(self._seconds, 3),
             "decision": self.decision,
+            "plans": {name: dict(made) for name, made in self._made.items()},
             "refusals": {str(task): why for task, why in manager.refusals.items()},
         }
         if status == self._status or self._store is None:
@@ -361,6 +404,14 @@ class ManagerBolt(Bolt):
         store = getattr(self, "_store", None)
         if store is not None:
             store.close()
+
+
+def _with_tasks(router: Router, tasks: Any) -> Router:
+    """A router whose ring has these tasks, and the keys of its table where they were."""
+    if not isinstance(router.home, Ring):
+        raise TypeError(f"home: expected a ring, got {type(router.home).__name__}")
+    table = (Keys.from_ids(router.table.ids), router.table.targets.tolist())
+    return Router(router.home.with_tasks(tasks), table, version=router.version + 1)
 
 
 def _with_table(router: Router, rows: Sequence[Sequence[Any]]) -> Router:

@@ -62,6 +62,9 @@ class Wiring:
         The component of the manager.
     stateless
         Operators without keys; by default those that read from no other.
+    first
+        Tasks that have keys at first, by operator: how many, or their numbers; by default all. The
+        others wait until a request takes them in.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Wiring:
         operators: Sequence[str] | Mapping[str, Sequence[str]],
         manager: str | None,
         stateless: Iterable[str] | None = None,
+        first: Mapping[str, Any] | None = None,
     ) -> None:
         edges = None
         if isinstance(operators, Mapping):
@@ -92,6 +96,10 @@ class Wiring:
             numbers, edges, stateless=None if stateless is None else list(stateless)
         )
         self._tasks = {task: name for name, task in self.ids.items()}
+        self._first = dict(first or {})
+        for name in self._first:
+            if name not in self.topology.keyed:
+                raise ValueError(f"tasks: expected of {sorted(self.topology.keyed)}, got {name!r}")
 
     def task(self, identifier: int) -> Task:
         """The task with one of Storm's ids."""
@@ -102,10 +110,12 @@ class Wiring:
 
     def first_routers(self) -> dict[str, Router]:
         """Those that are in force before the first reconfiguration: hashing alone."""
-        return {
-            name: Router(Ring(len(self.topology.tasks(name)), salt=salt))
-            for salt, name in enumerate(sorted(self.topology.keyed))
-        }
+        routers = {}
+        for salt, name in enumerate(sorted(self.topology.keyed)):
+            tasks = self._first.get(name, len(self.topology.tasks(name)))
+            routers[name] = Router(Ring(tasks, salt=salt))
+            self.topology.check_tasks(name, routers[name].tasks)
+        return routers
 
 
 def setting(given: Any, conf: Mapping[str, Any], name: str, default: Any = None) -> Any:
@@ -172,7 +182,8 @@ class Participant(Bolt):
         manager = setting(manager, conf, "manager")
         folder = setting(state, conf, "state")
         self._managed = manager is not None
-        self.wiring = Wiring(context, operators, manager, setting(None, conf, "stateless"))
+        stateless, first = setting(None, conf, "stateless"), setting(None, conf, "tasks")
+        self.wiring = Wiring(context, operators, manager, stateless, first)
         self.me = self.wiring.task(context.task)
         self.idle_seconds = self.commit_every
         self._outgoing: list[tuple[Any, ...]] = []

@@ -25,7 +25,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -455,8 +455,23 @@ class FunctionBolt(TaskBolt):
         record.state = result
 
 
-def snapshot_of(reports: Iterable[Mapping[str, Any]], *, interval: int = 0) -> Snapshot:
-    """One snapshot of what the tasks of an operator reported."""
+def snapshot_of(
+    reports: Iterable[Mapping[str, Any]],
+    *,
+    interval: int = 0,
+    tasks: Collection[int] | None = None,
+) -> Snapshot:
+    """One snapshot of what the tasks of an operator reported, once or several times each.
+
+    Parameters
+    ----------
+    reports
+        Documents of `TaskBolt.report`.
+    interval
+        Its number.
+    tasks
+        Those whose load without names counts; None: all.
+    """
     ids: list[Any] = []
     costs: list[Any] = []
     sizes: list[Any] = []
@@ -465,7 +480,9 @@ def snapshot_of(reports: Iterable[Mapping[str, Any]], *, interval: int = 0) -> S
         ids.append(np.frombuffer(base64.b64decode(report["ids"]), "<u8"))
         costs.append(np.frombuffer(base64.b64decode(report["costs"]), "<f8"))
         sizes.append(np.frombuffer(base64.b64decode(report["sizes"]), "<i8"))
-        background[int(report["task"][1])] = float(report["background"])
+        task = int(report["task"][1])
+        if tasks is None or task in tasks:
+            background[task] = background.get(task, 0.0) + float(report["background"])
     if not ids:
         raise ValueError("reports: expected one at least, got none")
     every, where = np.unique(np.concatenate(ids), return_inverse=True)

@@ -175,6 +175,46 @@ def test_the_manager_plans(tmp_path):
     assert counts(tmp_path) == Counter(records)
 
 
+@pytest.mark.parametrize("verb", ["tasks", "rings"])
+def test_one_task_more(tmp_path, verb):
+    """A task that waited without a key is taken in under load; counts stay exact."""
+    records = words(200_000, seed=5)
+    mover = Mover(tmp_path, seed=5)
+    plan = ["--algorithm", "readj", "--max-table", "100"]
+    options = {"conf": {"pyroute.tasks": {"count": 2}}, "manager": plan}
+    with topology(tmp_path, records, **options) as cluster:
+        cluster.timeout = 60.0
+        cluster.run(lambda: len(cluster.completed) > 2000)
+        assert set(owners(tmp_path).values()) == {0, 1}
+        while verb == "tasks":  # refused for want of reports, in the first second; then for more
+            before = len(cluster.errors)
+            mover.store.put("test/request", {verb: {"count": 9}}, None)
+            cluster.run(lambda before=before: len(cluster.errors) > before)
+            if "expected tasks of 'count', got 3" in cluster.errors[-1][1]:
+                break
+            assert "reports: expected one" in cluster.errors[-1][1]
+        cluster.errors.clear()
+        mover.asked = mover.store.put("test/request", {verb: {"count": [0, 1, 2]}}, None)
+        cluster.run(lambda: mover.done)
+        status = mover.status()
+        assert status["epoch"] == 1
+        assert (verb == "tasks") == bool(status["plans"].get("count", {}).get("keys"))
+        router = pr.Router.from_bytes(mover.store.get("test/split->count").value)
+        assert router.tasks == (0, 1, 2)
+        assert len(router.table) <= (100 if verb == "tasks" else 0)
+        flowed = len(cluster.completed)
+        cluster.run(lambda: len(cluster.completed) > flowed + 500)
+        del cluster.records[cluster.next :]
+        del records[cluster.next :]
+        cluster.run(lambda: cluster.done)
+        assert cluster.replays == 0
+        assert not cluster.errors
+    assert counts(tmp_path) == Counter(records)
+    found = owners(tmp_path)
+    assert {key: int(router.route([key])[0]) for key in found} == found
+    assert set(found.values()) == {0, 1, 2}
+
+
 PAIRS = """
 import sys
 from pyroute.storm.task_bolt import TaskBolt

@@ -1,5 +1,6 @@
 """Keyed state on disk: commits, torn ends, owners that lost, ids that come again."""
 
+import base64
 import json
 import random
 import subprocess
@@ -7,14 +8,15 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from effort import effort
 from pyroute import FormatError
 from pyroute.protocol import FencedError
-from pyroute.storm.__main__ import main
+from pyroute.storm.__main__ import _manager, _parser, main
 from pyroute.storm.state import KeyedState, Log, Seen, identity, read_state
-from pyroute.storm.task_bolt import numbers_of
+from pyroute.storm.task_bolt import numbers_of, snapshot_of
 
 from .jvm import Jvm, setup
 from .pipes import Cluster, Component
@@ -512,6 +514,43 @@ def test_help(capsys):
         with pytest.raises(SystemExit, match="0"):
             main([kind, "--help"])
         assert f"usage: python -m pyroute.storm {kind}" in capsys.readouterr().out
+
+
+def test_options_of_the_manager():
+    """They reach `rebalance`; a dead band above what is allowed would make them moot."""
+
+    def made(*arguments):
+        return _manager(_parser().parse_args(["manager", *arguments]))
+
+    assert made().options == {"max_imbalance": 0.08}
+    assert made().gate.dead_band == 0.05
+    strict = made("--max-imbalance", "0.02", "--algorithm", "min_table", "--max-table", "7")
+    assert strict.options == {"max_imbalance": 0.02, "algorithm": "min_table", "max_table": 7}
+    assert strict.gate.dead_band == 0.02
+    assert made("--max-table", "-1").options["max_table"] is None
+    with pytest.raises(ValueError, match="algorithm: expected none for colocate"):
+        made("--planner", "colocate", "--algorithm", "readj")
+
+
+def test_reports_of_an_interval():
+    """Several reports of a task are added up; the load of tasks that are not asked for is not."""
+
+    def report(task, ids, costs, background):
+        return {
+            "task": ["count", task],
+            "ids": base64.b64encode(np.array(ids, "<u8").tobytes()),
+            "costs": base64.b64encode(np.array(costs, "<f8").tobytes()),
+            "sizes": base64.b64encode(np.array([10 * i for i in ids], "<i8").tobytes()),
+            "background": background,
+        }
+
+    rows = [report(0, [1, 2], [1, 2], 3), report(0, [2, 3], [4, 5], 4), report(1, [2], [8], 5)]
+    snapshot = snapshot_of(rows, tasks=(0, 2))
+    assert snapshot.ids.tolist() == [1, 2, 3]
+    assert snapshot.costs.tolist() == [1, 14, 5]
+    assert snapshot.state_sizes.tolist() == [10, 20, 30]
+    assert dict(snapshot.background) == {0: 7.0}
+    assert dict(snapshot_of(rows).background) == {0: 7.0, 1: 5.0}
 
 
 def test_bad_command():
