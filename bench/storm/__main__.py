@@ -27,6 +27,11 @@ SECTIONS = {
     "hosts": "hosts",
     "schedule": "schedule",
     "split": "split",
+    "words": "words",
+    "stock": "stock",
+    "drift": "drift",
+    "growth": "growth",
+    "hashtags": "hashtags",
 }
 
 

@@ -336,6 +336,16 @@ class Cluster:
             tbf = [] if rate is None else ["tbf", "rate", rate, "burst", "256kb", "latency", "50ms"]
             subprocess.run(self._in(namespace, *change, "root", *tbf), check=rate is not None)
 
+    def link_bytes(self) -> int:
+        """Bytes that crossed the link between two hosts so far, in both directions."""
+        total = 0
+        for host, namespace in enumerate(self.hosts):
+            for line in Path(f"/proc/{namespace.pid}/net/dev").read_text().splitlines():
+                name, _, figures = line.partition(":")
+                if name.strip() == f"pyr{host}":
+                    total += int(figures.split()[8])  # what it sent
+        return total
+
     @staticmethod
     def _in(namespace: Namespace, *command: str) -> list[str]:
         return ["nsenter", "-t", str(namespace.pid), "--net", *command]

@@ -2,6 +2,7 @@ package pyroute.storm.testing;
 
 import java.io.IOException;
 import java.nio.file.Files;
+import java.nio.file.Path;
 import java.nio.file.Paths;
 import java.util.Arrays;
 import java.util.List;
@@ -15,7 +16,8 @@ import org.apache.storm.tuple.Values;
 
 /**
  * Records (sequence, in, out, padding) of pairs of keys, over and over: those of the file "pairs-I" where I is the number of the task of the
- * component "near" that runs in the same worker, so that no record crosses the network on its way there.
+ * component "near" that runs in the same worker, so that no record crosses the network on its way there. Once there is a file "next-I", those of
+ * that one.
  */
 final class PairSpout extends BaseRichSpout {
     private static final long serialVersionUID = 1L;
@@ -25,6 +27,8 @@ final class PairSpout extends BaseRichSpout {
     private final String padding;
     private transient SpoutOutputCollector collector;
     private transient String[][] pairs;
+    private transient Path next; // null: it was read
+    private transient long looked;
     private transient long sequence;
 
     PairSpout(Map<String, Object> given) {
@@ -48,15 +52,32 @@ final class PairSpout extends BaseRichSpout {
         if (mine < 0) {
             throw new IllegalStateException("near: expected a task of " + near + " in this worker, got none");
         }
+        pairs = read(Paths.get(folder, "pairs-" + mine));
+        next = Paths.get(folder, "next-" + mine);
+    }
+
+    private static String[][] read(Path path) {
         try {
-            pairs = Files.readAllLines(Paths.get(folder, "pairs-" + mine)).stream().map(line -> line.split("\t")).toArray(String[][]::new);
+            return Files.readAllLines(path).stream().map(line -> line.split("\t")).toArray(String[][]::new);
         } catch (IOException error) {
             throw new IllegalStateException(error);
         }
     }
 
+    private void look() {
+        long now = System.nanoTime();
+        if (next != null && now - looked > 100_000_000L) {
+            looked = now;
+            if (Files.exists(next)) {
+                pairs = read(next);
+                next = null;
+            }
+        }
+    }
+
     @Override
     public void nextTuple() {
+        look();
         String[] pair = pairs[(int) (sequence % pairs.length)];
         collector.emit(new Values(sequence, pair[0], pair[1], padding), sequence);
         ++sequence;

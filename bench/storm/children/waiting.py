@@ -1,0 +1,53 @@
+"""Bolts of bench/storm/keyed.py, whose tasks wait for a service: waiting.py KIND [MILLISECONDS].
+
+`task` counts by key and waits so long for each record; `partial` does the same and also sends what
+it counted on, as [count, key]; `pass` sends records on, by whatever grouping its reader has.
+"""
+
+import fcntl
+import sys
+import time
+from collections import Counter
+
+from pyroute.storm.bolt import Bolt
+from pyroute.storm.task_bolt import TaskBolt
+
+BATCH = 16
+
+
+class Task(TaskBolt):
+    """Waits once for a batch: as long as its records one by one, with less of the clock's error."""
+
+    max_batch = BATCH
+    seconds = 0.0
+
+    def process(self, records):
+        for record in records:
+            record.state = (record.state or 0) + 1
+        time.sleep(self.seconds * len(records))
+
+
+class Partial(Task):
+    """A key has several tasks: what they counted has to be added up by somebody."""
+
+    commit_every = 0.01
+
+    def process(self, records):
+        super().process(records)
+        last = {record.key: record for record in records}
+        for key, count in Counter(record.key for record in records).items():
+            self.emit_on([count, key], last[key], stream="partials")
+
+
+class Pass(Bolt):
+    def process(self, records):
+        for record in records:
+            self.emit(record.values, anchors=record)
+
+
+kind, *rest = sys.argv[1:]
+if kind != "pass":
+    # What waits in the pipe is on nobody's list: as little as the kernel allows.
+    fcntl.fcntl(0, fcntl.F_SETPIPE_SZ, 4096)
+    Task.seconds = float(rest[0]) / 1000
+{"pass": Pass, "task": Task, "partial": lambda: Partial(durable=False)}[kind]().run()
