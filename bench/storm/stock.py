@@ -51,7 +51,7 @@ def bursts(seed: int) -> list[str]:
 
 
 def span(scale: Scale) -> tuple[int, int]:
-    return scale.pick(25_000, 15_000), scale.pick(50_000, 15_000)
+    return scale.pick(40_000, 25_000), scale.pick(60_000, 20_000)
 
 
 def arms(scale: Scale) -> list[Arm]:

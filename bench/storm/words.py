@@ -31,7 +31,7 @@ def lines_of(path: Path) -> list[str]:
 
 def span(scale: Scale) -> tuple[int, int]:
     """Records before, and those that are measured."""
-    return scale.pick(25_000, 15_000), scale.pick(60_000, 15_000)
+    return scale.pick(40_000, 25_000), scale.pick(60_000, 20_000)
 
 
 def arms(scale: Scale) -> list[Arm]:

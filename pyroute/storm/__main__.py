@@ -121,6 +121,9 @@ def _manager_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", metavar="URL", help="config store: dir:PATH, zk://HOST/PATH")
     parser.add_argument("--storage", choices=["state", "store"], default="state")
     parser.add_argument("--plan-every", type=float, default=10.0, metavar="SECONDS")
+    parser.add_argument(
+        "--window", type=float, metavar="SECONDS", help="of reports in a plan (or as plans are)"
+    )
     parser.add_argument("--planner", choices=["rebalance", "colocate"], default="rebalance")
     parser.add_argument("--max-imbalance", type=float, default=0.08)
     algorithms = ["mixed", "mixed_bf", "min_table", "min_mig", "llfd", "simple", "readj"]
@@ -147,6 +150,7 @@ def _manager(options: argparse.Namespace) -> Bolt:
         store=options.store,
         storage=options.storage,
         plan_every=options.plan_every,
+        window=options.window,
         planner=options.planner,
         options=given,
     )

@@ -352,8 +352,12 @@ class ManagerBolt(Bolt):
 
     def _snapshot(self, name: str, router: Router) -> Any:
         """What the tasks of an operator reported in the window."""
-        heard = (report for _, task, report in self._recent if task.operator == name)
-        return snapshot_of(heard, tasks=router.tasks)
+        heard = [report for _, task, report in self._recent if task.operator == name]
+        came = [report for _, _, report in self._recent if report.get("arrivals") == name]
+        before = {a for a, b in self.wiring.topology.edges if b == name}
+        if before != {report["task"][0] for report in came}:
+            came = []  # some that send to it do not count what they send
+        return snapshot_of(heard, tasks=router.tasks, arrivals=came)
 
     def _count(self, plan: Any) -> None:
         """What the plans that were begun have moved, for the status."""

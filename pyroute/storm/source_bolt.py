@@ -6,11 +6,14 @@ key. Records flow through without being kept: they are acked when they were sent
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from pyroute.key_stats import KeyStats
 from pyroute.keys import Keys
 from pyroute.protocol import Task
 from pyroute.router import Router
@@ -34,6 +37,9 @@ class SourceBolt(Participant):
     operators, manager, state, durable
         As `Participant` has them.
     """
+
+    top: int = 2000
+    """Keys that a report to the manager names."""
 
     def __init__(
         self,
@@ -59,6 +65,7 @@ class SourceBolt(Participant):
         if self._target not in after:
             raise ValueError(f"operator: expected one of {list(after)}, got {self._target!r}")
         self._fields: dict[tuple[str | None, str], tuple[list[int], int | None, list[int]]] = {}
+        self._came = KeyStats(window=1)
         self._router: Router | None = None
         self._router_version: tuple[int, int] | None = None
 
@@ -88,10 +95,28 @@ class SourceBolt(Participant):
             lines.append([None if at is None else came[at], value, *(came[i] for i in rest)])
         ids = self.wiring.ids
         numbers = np.array(numbers_of(values), np.uint64)
-        tasks = self._now().route(Keys.from_ids(numbers)).tolist()
+        keys = Keys.from_ids(numbers)
+        tasks = self._now().route(keys).tolist()
+        if self._managed:
+            self._came.observe(keys)
         for record, line, task in zip(records, lines, tasks, strict=True):
             self.emit(line, task=ids[Task(self._target, task)], anchors=record)
             self.ack(record)
+
+    def report(self) -> str | None:
+        """How often each key came since the last report."""
+        snapshot = self._came.close_interval()
+        ids, counts = snapshot.ids, snapshot.costs
+        order = np.lexsort((ids, -counts))
+        named = order[: self.top]
+        document = {
+            "task": list(self.me),
+            "arrivals": self._target,
+            "ids": base64.b64encode(ids[named].astype("<u8").tobytes()).decode(),
+            "counts": base64.b64encode(counts[named].astype("<f8").tobytes()).decode(),
+            "unnamed": len(order) - len(named),
+        }
+        return json.dumps(document)
 
     def _now(self) -> Router:
         """The router in force."""

@@ -29,6 +29,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pyroute.key_stats import KeyStats, Snapshot
 from pyroute.keys import Keys, keys
@@ -38,6 +39,8 @@ from pyroute.storm.bolt import Context
 from pyroute.storm.protocol import Tuple
 from pyroute.storm.reconfigure import Participant
 from pyroute.storm.state import KeyedState, Section, identity
+
+Reals = npt.NDArray[np.float64]
 
 
 class Record:
@@ -214,6 +217,7 @@ class TaskBolt(Participant):
         self._held: dict[bytes, Record] = {}
         self._handles = 0
         self._stats = KeyStats(window=1)
+        self._tally = KeyStats(window=1)
         self._counted = 0
         self._pairs: dict[str, tuple[list[Any], list[Any]]] = {}
         self.doubles = 0
@@ -339,8 +343,10 @@ class TaskBolt(Participant):
             return
         share = seconds / len(records)
         sizes = self._keyed.sizes
+        numbers = Keys.from_ids(np.array([record._number for record in records], np.uint64))
+        self._tally.observe(numbers)
         self._stats.observe(
-            Keys.from_ids(np.array([record._number for record in records], np.uint64)),
+            numbers,
             costs=[share if record.cost is None else record.cost for record in records],
             state_sizes=[sizes.get(record._number, 0) for record in records],
         )
@@ -382,7 +388,10 @@ class TaskBolt(Participant):
         counted, self._counted = self._counted, 0
         snapshot = self._stats.close_interval()
         ids, costs, sizes = snapshot.ids, snapshot.costs, snapshot.state_sizes
-        order = np.lexsort((ids, -costs))[: self.top]
+        every = np.lexsort((ids, -costs))
+        order, others = every[: self.top], every[self.top :]
+        tally = self._tally.close_interval()  # of the same keys
+        counts = tally.costs[np.argsort(tally.ids)][np.argsort(np.argsort(ids))]
         names = [self._keyed.values.get(int(key)) for key in ids[order]]
         document = {
             "task": list(self.me),
@@ -391,8 +400,9 @@ class TaskBolt(Participant):
             "ids": base64.b64encode(ids[order].astype("<u8").tobytes()).decode(),
             "costs": base64.b64encode(costs[order].astype("<f8").tobytes()).decode(),
             "sizes": base64.b64encode(sizes[order].astype("<i8").tobytes()).decode(),
+            "counts": base64.b64encode(counts[order].astype("<f8").tobytes()).decode(),
             "names": names,
-            "background": float(costs.sum() - costs[order].sum()),
+            "background": float(costs[others].sum()),
             "keys": len(self._keyed),
             "doubles": self.doubles,
             "worker": os.environ.get("PYROUTE_WORKER") or f"{socket.gethostname()}:{os.getppid()}",
@@ -460,6 +470,7 @@ def snapshot_of(
     *,
     interval: int = 0,
     tasks: Collection[int] | None = None,
+    arrivals: Iterable[Mapping[str, Any]] = (),
 ) -> Snapshot:
     """One snapshot of what the tasks of an operator reported, once or several times each.
 
@@ -471,23 +482,51 @@ def snapshot_of(
         Its number.
     tasks
         Those whose load without names counts; None: all.
+    arrivals
+        Documents of `SourceBolt.report` of the same time. A task with a backlog reports what it
+        works off, not what comes: with these a key costs its arrivals times what one record of it
+        costs at its task.
     """
     ids: list[Any] = []
     costs: list[Any] = []
     sizes: list[Any] = []
+    counts: list[Any] = []
     background: dict[int, float] = {}
     for report in reports:
-        ids.append(np.frombuffer(base64.b64decode(report["ids"]), "<u8"))
-        costs.append(np.frombuffer(base64.b64decode(report["costs"]), "<f8"))
-        sizes.append(np.frombuffer(base64.b64decode(report["sizes"]), "<i8"))
+        ids.append(_array(report, "ids", "<u8"))
+        costs.append(_array(report, "costs", "<f8"))
+        sizes.append(_array(report, "sizes", "<i8"))
+        counts.append(_array(report, "counts", "<f8"))
         task = int(report["task"][1])
         if tasks is None or task in tasks:
             background[task] = background.get(task, 0.0) + float(report["background"])
     if not ids:
         raise ValueError("reports: expected one at least, got none")
+    came = list(arrivals)
+    ids += [_array(report, "ids", "<u8") for report in came]
     every, where = np.unique(np.concatenate(ids), return_inverse=True)
-    cost = np.zeros(len(every))
+    done = len(where) - sum(len(each) for each in ids[len(costs) :])
+    cost, count, arrived = np.zeros((3, len(every)))
     size = np.zeros(len(every), np.int64)
-    np.add.at(cost, where, np.concatenate(costs))
-    np.maximum.at(size, where, np.concatenate(sizes))
+    np.add.at(cost, where[:done], np.concatenate(costs))
+    np.add.at(count, where[:done], np.concatenate(counts))
+    np.maximum.at(size, where[:done], np.concatenate(sizes))
+    if came:
+        numbers = np.concatenate([_array(report, "counts", "<f8") for report in came])
+        np.add.at(arrived, where[done:], numbers)
+        whole = not any(report["unnamed"] for report in came)
+        cost = _expected(cost, count, arrived, whole=whole)
     return Snapshot(Keys.from_ids(every), cost, size, background=background, interval=interval)
+
+
+def _array(report: Mapping[str, Any], name: str, kind: str) -> npt.NDArray[Any]:
+    return np.frombuffer(base64.b64decode(report[name]), kind)
+
+
+def _expected(cost: Reals, count: Reals, arrived: Reals, *, whole: bool) -> Reals:
+    """What the arrivals of keys cost; `whole`: the keys that are not among them did not come."""
+    if not count.sum() or not arrived.sum():
+        return cost
+    mean = cost.sum() / count.sum()
+    each = (cost + 3 * mean) / (count + 3)  # few records of a key say little about the next
+    return np.where(arrived > 0, arrived * each, 0.0 if whole else cost)

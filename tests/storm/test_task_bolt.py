@@ -532,15 +532,21 @@ def test_options_of_the_manager():
         made("--planner", "colocate", "--algorithm", "readj")
 
 
+def packed(**columns):
+    return {
+        name: base64.b64encode(np.array(values, kind).tobytes()).decode()
+        for name, (values, kind) in columns.items()
+    }
+
+
 def test_reports_of_an_interval():
     """Several reports of a task are added up; the load of tasks that are not asked for is not."""
 
     def report(task, ids, costs, background):
         return {
             "task": ["count", task],
-            "ids": base64.b64encode(np.array(ids, "<u8").tobytes()),
-            "costs": base64.b64encode(np.array(costs, "<f8").tobytes()),
-            "sizes": base64.b64encode(np.array([10 * i for i in ids], "<i8").tobytes()),
+            **packed(ids=(ids, "<u8"), costs=(costs, "<f8"), counts=([2] * len(ids), "<f8")),
+            **packed(sizes=([10 * i for i in ids], "<i8")),
             "background": background,
         }
 
@@ -551,6 +557,14 @@ def test_reports_of_an_interval():
     assert snapshot.state_sizes.tolist() == [10, 20, 30]
     assert dict(snapshot.background) == {0: 7.0}
     assert dict(snapshot_of(rows).background) == {0: 7.0, 1: 5.0}
+    # With arrivals: those times what a record costs, which is 2 (20 in 10) but for key 2.
+    came = {**packed(ids=([2, 9], "<u8"), counts=([9, 5], "<f8")), "unnamed": 0}
+    snapshot = snapshot_of(rows, arrivals=[came])
+    assert snapshot.ids.tolist() == [1, 2, 3, 9]
+    assert snapshot.costs.tolist() == pytest.approx([0, 9 * (14 + 3 * 2) / (6 + 3), 0, 5 * 2])
+    assert snapshot.state_sizes.tolist() == [10, 20, 30, 0]
+    came["unnamed"] = 7  # so that others may have come too
+    assert snapshot_of(rows, arrivals=[came]).costs.tolist()[::2] == [1, 5]
 
 
 def test_bad_command():
