@@ -380,17 +380,23 @@ class Cluster:
         }
 
     def java(
-        self, main: str, *arguments: str, host: int = 0, options: Sequence[str] = ()
+        self,
+        main: str,
+        *arguments: str,
+        host: int = 0,
+        options: Sequence[str] = (),
+        jar: Path | None = None,
     ) -> list[str]:
-        """A command that runs a class of Storm or of a topology."""
+        """A command that runs a class of Storm or of a topology; the test topologies by default."""
         home = self._home(host)
+        jar = jar or jars.topologies()
         return [
             *("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             "-Djava.net.preferIPv4Stack=true",
             *(f"-Dstorm.home={home}", f"-Dstorm.log.dir={home / 'logs'}"),
             f"-Dlog4j2.configurationFile={home / 'log4j2' / 'cluster.xml'}",
             *options,
-            *("-cp", f"{home / 'lib'}/*:{home / 'conf'}:{jars.topologies()}", main, *arguments),
+            *("-cp", f"{home / 'lib'}/*:{home / 'conf'}:{jar}", main, *arguments),
         ]
 
     def _daemon(self, name: str, command: Sequence[str], host: int = 0) -> None:

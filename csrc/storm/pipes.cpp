@@ -8,9 +8,12 @@
 #include <cerrno>
 #include <cstring>
 #include <system_error>
+#include <thread>
 
 namespace pyroute {
 namespace {
+
+constexpr std::size_t kLittle = 16384;  // bytes of a read: who brings more is not waiting for us
 
 void ask_for_size([[maybe_unused]] int fd, [[maybe_unused]] int size) noexcept {
 #ifdef F_SETPIPE_SZ
@@ -118,7 +121,10 @@ Pipes::Why Pipes::run(std::chrono::nanoseconds timeout) {
     if (output_.size() > 0) {
       Clock::time_point due = oldest_ + options_.linger;
       if (!forever) due = std::min(due, over);
-      const int got = Clock::now() < due ? wait(due, false) : 0;
+      const Clock::time_point now = Clock::now();
+      if (now < due && came_ < kLittle)
+        std::this_thread::sleep_until(std::min(due, now + options_.rest));
+      const int got = now < due ? wait(due, false) : 0;
       if (got < 0) return flush() ? Why::interrupted : Why::unread;
       if (got == 0) {
         if (!flush()) return Why::unread;
@@ -133,7 +139,8 @@ Pipes::Why Pipes::run(std::chrono::nanoseconds timeout) {
     const ssize_t done =
         ::read(in_, buffer_.data() + filled_, buffer_.size() - Splicer::kPadding - filled_);
     if (done > 0) {
-      filled_ += static_cast<std::size_t>(done);
+      came_ = static_cast<std::size_t>(done);
+      filled_ += came_;
       fresh_ = true;
     } else if (done == 0) {
       return flush() ? Why::closed : Why::unread;

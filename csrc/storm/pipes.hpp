@@ -5,6 +5,10 @@
 // stream is written in large pieces. run() comes back for a message that is not for the splicer,
 // with everything before it written, and when the time it was given is over.
 //
+// Storm writes messages one by one. While output waits anyway and little came, the child does not
+// wait for the next message but sleeps (`rest` at most): a writer whose reader sleeps in poll pays
+// for waking it, with every message.
+//
 // Guarantees, each a test of that name in tests/test_multilang.py:
 //   linger_bound     output does not wait for input that does not come
 //   closed_pipe      the end of either pipe is reported, and whether a message was cut off
@@ -33,6 +37,7 @@ class Pipes {
     std::size_t flush_size = std::size_t{1} << 16;
     std::size_t max_message = std::size_t{1} << 28;
     std::chrono::nanoseconds linger = std::chrono::microseconds(100);
+    std::chrono::nanoseconds rest = std::chrono::microseconds(200);
     int pipe_size = 0;  // bytes to ask of the kernel for both pipes; 0 leaves them
   };
 
@@ -61,6 +66,7 @@ class Pipes {
   std::vector<char> buffer_;
   std::size_t begin_ = 0, filled_ = 0;  // of what was read and is not done
   std::size_t seen_ = 0;                // of it, bytes without an end of a message
+  std::size_t came_ = 0;                // bytes of the last read
   bool fresh_ = false;                  // there is input that was not looked at
   Output output_;
   Clock::time_point oldest_;  // when the first byte of the output was put there

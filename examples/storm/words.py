@@ -1,9 +1,10 @@
 """A spout of words whose frequencies drift: every minute other words are the frequent ones.
 
-Records are ``[id, word, low]``: the id counts up, and `low` is the least number not yet acked, so
-that tasks know exactly which ids may still come again.
+Records are ``[id, word, low]``: the id is source and number as JSON text, the number counts up, and
+`low` is the least number not yet acked, so that tasks know exactly which ids may still come again.
 """
 
+import json
 import random
 import time
 
@@ -36,7 +37,7 @@ class Words(Spout):
 
     def send(self, number):
         low = min(self.open)
-        self.emit([[self.source, number], self.open[number], low], id=number)
+        self.emit([json.dumps([self.source, number]), self.open[number], low], id=number)
 
     def acked(self, identifier):
         self.open.pop(identifier, None)

@@ -5,13 +5,14 @@ are `TrackedBolt`s, which measure what records cost. What they learn goes back a
 Storm: a feedback stream could close a circle of full queues that never opens again. A datagram that
 is lost costs quality for a while and nothing else, and nobody waits for one.
 
-The field ``pyroute`` is null, or ``[host, port, source, request]``: where to report, and what the
-scheduler asks of this record.
+The field ``pyroute`` is null, or ``[host, port, source, request]`` as JSON text: where to report,
+and what the scheduler asks of this record.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import time
 from collections.abc import Sequence
@@ -116,9 +117,10 @@ class SchedulerBolt(Bolt):
         asked = {request.position: request for request in self.scheduler.requests}
         for at, (record, task) in enumerate(zip(records, tasks, strict=True)):
             request = asked.get(at)
-            head: list[Any] | None = None
+            head = None
             if request is not None or not self._told[task]:
-                head = [self.host, self._port, self.scheduler.source, request and list(request)]
+                asks = request and list(request)
+                head = json.dumps([self.host, self._port, self.scheduler.source, asks])
                 self._told[task] = _AGAIN
             self._told[task] -= 1
             self.emit([head, *record.values], task=self._ids[task], anchors=record)
@@ -189,7 +191,7 @@ class TrackedBolt(Bolt):
             head = record.values[0]
             requests: list[Request] = []
             if head is not None:
-                host, port, source, request = head
+                host, port, source, request = json.loads(head)
                 self._schedulers[source] = (host, port)
                 if request is not None:
                     requests.append(Request(*request))

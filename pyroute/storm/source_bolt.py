@@ -1,7 +1,8 @@
 """Source bolt: the first operator of a reconfigurable topology, behind a spout of any kind.
 
 It reads a spout's stream by any grouping and sends ``[id, key, *values]`` to the task that owns the
-key. Records flow through without being kept: they are acked when they were sent on.
+key; a key of several fields is text there, and the fields are among the values. Records flow
+through without being kept: they are acked when they were sent on.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pyroute.router import Router
 from pyroute.storm.bolt import Context
 from pyroute.storm.protocol import Tuple
 from pyroute.storm.reconfigure import Participant
-from pyroute.storm.task_bolt import numbers_of
+from pyroute.storm.task_bolt import flat, numbers_of
 
 
 class SourceBolt(Participant):
@@ -92,7 +93,8 @@ class SourceBolt(Participant):
             came = record.values
             value = came[key[0]] if len(key) == 1 else [came[i] for i in key]
             values.append(value if len(key) == 1 else tuple(value))
-            lines.append([None if at is None else came[at], value, *(came[i] for i in rest)])
+            identifier = None if at is None else flat(came[at])
+            lines.append([identifier, flat(value), *(came[i] for i in rest)])
         ids = self.wiring.ids
         numbers = np.array(numbers_of(values), np.uint64)
         keys = Keys.from_ids(numbers)

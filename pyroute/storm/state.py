@@ -340,9 +340,13 @@ class _Generation:
 
 
 def identity(value: Any) -> tuple[str, tuple[str, int] | None]:
-    """An application's id as text, and as (source, number) where it is of that form."""
+    """An application's id as text, and as (source, number) where it is of that form.
+
+    That form as text is the JSON of it. Between two workers an id has to be text or a number: Storm
+    does not carry lists from one process to another, unless it is told how.
+    """
     if isinstance(value, str):
-        return value, None
+        return value, _sequence(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value), None
     if isinstance(value, list) and len(value) >= 2 and isinstance(value[1], int):
@@ -356,7 +360,7 @@ def _sequence(text: str) -> tuple[str, int] | None:
         return None
     try:
         return identity(json.loads(text))[1]
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

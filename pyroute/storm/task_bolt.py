@@ -112,6 +112,13 @@ class _Fields:
         return tuple(values[at] for at in self.key)
 
 
+def flat(value: Any) -> Any:
+    """A value that Storm carries from one worker to another: a list becomes its JSON text."""
+    if isinstance(value, list | tuple):
+        return json.dumps(value, separators=(",", ":"))
+    return value
+
+
 def numbers_of(values: Sequence[Any]) -> list[int]:
     """The 64-bit identities of keys; of several types or several fields too."""
     if values and isinstance(values[0], tuple):
@@ -137,7 +144,7 @@ class TaskBolt(Participant):
     """
 
     id_field: str = "id"
-    """The application's id of a record: text, an int, or ``[source, number]``."""
+    """The application's id of a record: text, an int, or ``[source, number]`` as JSON text."""
     low_field: str = "low"
     """Where a source says which number may come again at least."""
     top: int = 2000
@@ -196,7 +203,8 @@ class TaskBolt(Participant):
         """Send ``[id, key, *values]`` to the task of an operator that owns the key.
 
         It leaves after the commit of the record that it comes from. Its id is made from that
-        record's, so that the next operator knows it when it comes again.
+        record's, so that the next operator knows it when it comes again. A key of several parts
+        goes as text: the next operator reads the parts, which have to be among the values.
         """
         record._outputs.append([operator, stream, key, list(values)])
 
@@ -365,12 +373,13 @@ class TaskBolt(Participant):
                 outs.append(key)
             assert isinstance(answer, Send)
             assert answer.target is not None
-            line = [self._derived(record, at), key, *values]
+            line = [self._derived(record, at), flat(key), *values]
             self._outgoing.append((answer.target, stream, line, record._tuple))
 
-    def _derived(self, record: Record, at: int) -> Any:
-        if isinstance(record.id, list):
-            return [*record.id, self.me.operator, at]
+    def _derived(self, record: Record, at: int) -> str | None:
+        if record._sequence is not None:
+            assert record._text is not None
+            return str(flat([*json.loads(record._text), self.me.operator, at]))
         return None if record.id is None else f"{record.id}/{self.me.operator}/{at}"
 
     def _send_out(self, target: Any, *rest: Any) -> None:

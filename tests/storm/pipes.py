@@ -222,6 +222,8 @@ class Cluster:
 
     def deliver(self, source, stream, values, task, attempts):
         """One emit, to the tasks that its grouping says."""
+        # Between workers Storm would refuse them: it knows no class of JSON's lists and objects.
+        assert not any(isinstance(value, list | dict) for value in values), values
         component = self.names[str(source)]
         if task:
             target = self.children[task]

@@ -1,11 +1,14 @@
 """A real cluster of processes: a child and a worker killed, every record counted once."""
 
+import sys
+
 import pytest
 
 import pyroute as pr
-from bench.storm import cluster
+from bench.storm import cluster, jars
 from bench.storm import topology as t
 from pyroute.control import ConfigStore
+from pyroute.storm.state import read_state
 from storm.test_jvm import ROUTER, needed, read  # noqa: F401  a fixture
 
 RECORDS = 3000
@@ -88,3 +91,31 @@ def test_kills(tmp_path):
         assert all(len(tasks) == 1 for tasks in places.values())
     assert not [pid for pid in everything if cluster.command_of(pid)]
     assert not storm.folder.exists()
+
+
+def test_the_example_runs_by_flux(tmp_path):
+    """examples/storm/wordcount.yaml by Storm's own Flux: words are counted, plans are made."""
+    text = (jars.ROOT / "examples" / "storm" / "wordcount.yaml").read_text()
+    assert text.count('"/var/lib/pyroute/wordcount"') == text.count("dir:/var/lib/pyroute") == 1
+    text = text.replace("/var/lib/pyroute", str(tmp_path)).replace(
+        '"python3"', f'"{sys.executable}"'
+    )
+    file = tmp_path / "wordcount.yaml"
+    file.write_text(text.replace('"--plan-every", "20"', '"--plan-every", "2"'))
+    flux = ("org.apache.storm.flux.Flux", "--remote", str(file))
+    store = ConfigStore.open(f"dir:{tmp_path / 'store'}")
+
+    def status():
+        found = store.get("wordcount/status")
+        return {} if found is None else found.value
+
+    with cluster.Cluster() as storm, cluster.logged(storm):
+        jar = jars.example()
+        storm.run(storm.java(*flux, options=[f"-Dstorm.jar={jar}"], jar=jar))
+        cluster.wait_for("a plan in force", lambda: status().get("epoch", 0) >= 1)
+        storm.kill_topology("wordcount")
+        cluster.wait_for("the end of its workers", lambda: not storm.workers())
+    counts = [read_state(tmp_path / "wordcount" / "count" / str(i)) for i in range(4)]
+    assert all(counts)
+    assert len({word for one in counts for word, count in one.items() if count}) > 100
+    store.close()

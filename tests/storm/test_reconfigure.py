@@ -1,5 +1,6 @@
 """Keys move between tasks while records flow: counts stay exact, whatever is killed."""
 
+import json
 import random
 import sys
 import time
@@ -61,7 +62,7 @@ def topology(folder, records, *, conf=None, task=(), manager=(), **options):
             control,
         ),
     }
-    rows = [[["s", i], word, "LOW"] for i, word in enumerate(records)]
+    rows = [[json.dumps(["s", i]), word, "LOW"] for i, word in enumerate(records)]
     return Cluster(folder, components, rows, ["id", "word", "low"], conf=conf, **options)
 
 
@@ -279,7 +280,7 @@ def test_the_manager_colocates(tmp_path):
     }
     rng = random.Random(7)
     records = [f"state{rng.randrange(40)}" for _ in range(60_000)]
-    rows = [[["s", i], word] for i, word in enumerate(records)]
+    rows = [[json.dumps(["s", i]), word] for i, word in enumerate(records)]
     mover = Mover(tmp_path, seed=7)
     with Cluster(tmp_path / "c", components, rows, ["id", "state"], conf=conf) as cluster:
         cluster.timeout = 60.0

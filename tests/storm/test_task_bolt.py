@@ -108,6 +108,9 @@ def test_identity():
     assert identity(7) == ("7", None)
     assert identity(["s", 3]) == ('["s",3]', ("s", 3))
     assert identity(["s", 3, "count", 0]) == ('["s",3,"count",0]', ("s", 3))
+    assert identity('["s", 3]') == ('["s", 3]', ("s", 3))
+    for text in ("[s", "[]", '["s"]', '["s","t"]', "[" * 100_000):
+        assert identity(text) == (text, None)
     for bad in (None, 1.5, [], ["s"], ["s", "t"], {}):
         with pytest.raises(ValueError, match="id: expected"):
             identity(bad)
@@ -485,7 +488,7 @@ def test_chain_of_keyed_operators(tmp_path):
     }
     rng = random.Random(5)
     records = [f"{rng.choice('abcdefgh')}{rng.randrange(20)}" for _ in range(3000)]
-    rows = [[["s", i], word] for i, word in enumerate(records)]
+    rows = [[json.dumps(["s", i]), word] for i, word in enumerate(records)]
     with Cluster(tmp_path / "c", components, rows, ["id", "word"], conf=conf) as cluster:
         cluster.timeout = 1.5
         for share in (0.2, 0.5, 0.8):
