@@ -399,8 +399,9 @@ class TaskBolt(Participant):
         ids, costs, sizes = snapshot.ids, snapshot.costs, snapshot.state_sizes
         every = np.lexsort((ids, -costs))
         order, others = every[: self.top], every[self.top :]
-        tally = self._tally.close_interval()  # of the same keys
-        counts = tally.costs[np.argsort(tally.ids)][np.argsort(np.argsort(ids))]
+        tally = self._tally.close_interval()  # it has these keys too
+        by_id = np.argsort(tally.ids)
+        counts = tally.costs[by_id[np.searchsorted(tally.ids, ids, sorter=by_id)]]
         names = [self._keyed.values.get(int(key)) for key in ids[order]]
         document = {
             "task": list(self.me),
