@@ -26,8 +26,8 @@ def serve(
         list[str],
         typer.Argument(
             metavar="PLACE",
-            help="Directory of a RoutedStream, file of a control store, or spark:, control:, storm:"
-            " and a place.",
+            help="Directory of a RoutedStream, file or postgresql:// of a control store, or spark:,"
+            " control:, storm: and a place.",
             show_default=False,
         ),
     ],
@@ -68,6 +68,8 @@ def serve(
     pyroute serve /shared/wordcount
 
     pyroute serve spark:/shared/wordcount control:control.sqlite --port 9000
+
+    pyroute serve postgresql://reader@db/control
 
     pyroute serve storm:dir:/shared/settings --host 0.0.0.0
     """
