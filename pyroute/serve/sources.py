@@ -85,4 +85,6 @@ def _control(place: str) -> Source:
 def _settings(place: str) -> Source:
     from pyroute.serve.settings import Settings
 
+    if not place.startswith(("dir:", "zk://")) or place in ("dir:", "zk://"):
+        raise SourceError(f"storm: expected dir:PATH or zk://HOST:PORT/PATH, got {place}")
     return Settings(place)

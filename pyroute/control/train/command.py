@@ -12,6 +12,7 @@ import typer
 
 from pyroute.cli.options import Debug, Json, Quiet
 from pyroute.cli.output import CommandError, Output
+from pyroute.cli.reading import expect_place
 from pyroute.control.train.baselines import BASELINES
 from pyroute.control.train.fitting import Config, Model, Progress, fit
 from pyroute.control.train.frame import Frame, filled, from_store, read
@@ -95,6 +96,9 @@ def train(
     pyroute train store.db --target service_ms --log service_ms -o service.weights
     """
     output = Output(json=json, quiet=quiet)
+    expect_place(out, "--out")
+    if Path(source).is_dir():
+        raise CommandError(f"{source}: expected a file or a store, got a directory")
     frame = _frame(source, time, worker, target, feature, machine or [], step)
     config = _config(kind, window, layers, hidden, members, blocks, tuple(log or ()), frame)
     start = round(len(frame) * (1 - judge))
