@@ -671,11 +671,10 @@ def _ask(model: Model, history: History) -> Floats:
 
 
 def _load(path: Path) -> Model:
-    """The predictor of this package."""
-    from importlib import import_module
+    """A model of this package, of whichever kind."""
+    from pyroute.control.mixed import load
 
-    module = import_module("pyroute.control.predictor")
-    return module.Predictor.load(path)  # type: ignore[no-any-return]
+    return load(path)
 
 
 def _said(error: Exception) -> str:

@@ -363,11 +363,10 @@ def _steps(
     return optimiser, block, judged
 
 
-def _split(
-    data: _Data, config: Config, member: int, seed: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Samples to train on and to validate on, as (step, worker)."""
-    steps, workers = data.wanted.shape
+def held_rows(
+    config: Config, steps: int, member: int, seed: int
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Rows that a member is validated on, and those that it is not trained on for that."""
     first = config.window
     count = max(1, round(config.validation * (steps - first)))
     held = np.zeros(steps, bool)
@@ -385,6 +384,16 @@ def _split(
     if config.order != "random":  # windows that reach into the block, and those it reaches into
         for shift in range(1, config.window + 1):
             near[shift:] |= held[:-shift]
+    return held, near
+
+
+def _split(
+    data: _Data, config: Config, member: int, seed: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Samples to train on and to validate on, as (step, worker)."""
+    steps, workers = data.wanted.shape
+    first = config.window
+    held, near = held_rows(config, steps, member, seed)
     rows = np.arange(steps)
     usable = np.asarray(data.known).any(axis=1)
     sides = []
