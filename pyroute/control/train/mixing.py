@@ -1,9 +1,9 @@
 """Training of a `Mixed`: the network, trees on the same readings, and the share of each.
 
 Every member of the network is trained without blocks of rows that are spread over time, others for
-each (`Config.order` "spread"). Trees are fitted without the same rows, and the shares are those
-that would have been best on them: rows that neither was fitted to (by the network's validation on
-them training stopped). Trees are then fitted once more to all rows.
+each (`Config.order` "spread"), and by every other block its training stops. Trees are fitted
+without the same rows. The shares are those that would have been best on the other blocks, which
+neither of the two looked at. Trees are then fitted once more to all rows.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def fit_mixed(
     Parameters are those of `fit`; the members hold back blocks that are spread over time, and are
     not fitted to them afterwards.
     """
-    config = replace(config or Config(), order="spread", refit=False)
+    config = replace(config or Config(), order="spread", spare=True, refit=False)
     if not config.residual:
         raise ValueError("config: expected a network that forecasts the change, got another")
     model = fit(frame, config, seed=seed, checkpoint=checkpoint, progress=progress)
     lags = max(config.window, 10)
     network, trees, actual, last = (list[Floats]() for _ in range(4))
     for member in range(config.members):
-        held, near = held_rows(config, len(frame), member, seed)
-        rows = np.flatnonzero(held)
+        _, spared, near = held_rows(config, len(frame), member, seed)
+        rows = np.flatnonzero(spared)
         rows = rows[rows >= lags]
         network.append(_of_member(model, member, frame, rows))
         part = fit_trees(frame, lags, ~near, apart=not config.shared, seed=seed)
