@@ -260,16 +260,16 @@ def figure_5(scale: Scale) -> Figure:
         return absent(section, "bitbrains_vms")
     section.say(
         "The first run on the second halves had the network alone: boosting of the same columns"
-        " was better in three of the four groups, and in vm41-53, whose 13 machines start and stop"
-        " together some twenty times in the first half, the network was 2 % better than"
+        " was better in three of the four groups, and in vm41-53, whose 13 machines start and"
+        " stop together some twenty times in the first half, the network was 2 % better than"
         " persistence, with 4 points between seeds. So the two were joined. Judged on the last"
-        " quarters of first halves, one seed of two networks: vm41-53 network -6.0, trees -8.8, both"
-        " -10.2 %; vm232-237 -40.6, -44.5, -44.8 %; vm60-69, whose habits change there, +8.6, +24.8,"
-        " +15.1 %. The shares of that try came from the rows that training stops by, where a network"
-        " looks better than it is; one seed of it on the second halves gave vm41-53 -9.2, vm232-237"
-        " -36.2, vm60-69 -29.4, vm193-197 -44.1 %. They now come from rows that training does not"
-        " look at, which was as good on first halves (vm41-53 -10.1, vm232-237 -44.7 %): a repair of"
-        " the method, made after that look."
+        " quarters of first halves, one seed of two networks: vm41-53 network -6.0, trees -8.8,"
+        " both -10.2 %; vm232-237 -40.6, -44.5, -44.8 %; vm60-69, whose habits change there,"
+        " +8.6, +24.8, +15.1 %. The shares of that try came from the rows that training stops"
+        " by, where a network looks better than it is; one seed of it on the second halves gave"
+        " vm41-53 -9.2, vm232-237 -36.2, vm60-69 -29.4, vm193-197 -44.1 %. They now come from"
+        " rows that training does not look at, which was as good on first halves (vm41-53 -10.1,"
+        " vm232-237 -44.7 %): a repair of the method, made after that look."
     )
     groups = list(GROUPS)[: scale.pick(4, 1)]
     for trace, table in in_processes(judged_group, [(group, scale) for group in groups]):
