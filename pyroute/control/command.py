@@ -111,14 +111,16 @@ def control(
     if not arrow:
         raise CommandError(f"SOURCE->TARGET: expected two names and an arrow, got {edge}")
     name = edge_name(topology, source, target)
-    with contextlib.ExitStack() as stack:
+    names, pids = _named(worker or [])
+    if (report or reports) and store is None:
+        raise CommandError("--store: expected one with --report and --reports, got none")
+    policies.make(policy)
+    with contextlib.ExitStack() as stack:  # what can be refused first: nothing is left behind
+        kept = _store(store, stack, out, needed=report or reports)
         documents = stack.enter_context(
             contextlib.closing(ConfigStore.open(config, wait=False, timeout=2.0))
         )
-        names, pids = _workers(worker, documents, name)
-        kept = _store(store, stack, out)
-        if (report or reports) and kept is None:
-            raise CommandError("--store: expected one that can be opened, got none")
+        names = names or _of_document(documents, name)
         sources: list[Callable[[], Any]] = []
         monitor = Monitor(pids, period=period)
         sources.append(monitor.sample)
@@ -149,36 +151,41 @@ def control(
             loop.run(stop, show, turns)
 
 
-def _workers(
-    given: list[str] | None, documents: ConfigStore, name: str
-) -> tuple[list[str], dict[str, int]]:
-    if not given:
-        try:
-            found = documents.get(name)
-        except Exception as error:
-            raise CommandError(
-                f"--worker: expected names, or a document to read: {error}"
-            ) from None
-        if found is None:
-            raise CommandError(f"--worker: expected names, or a document {name}, got neither")
-        return from_document(found.value)[1], {}
-    names, pids = [], {}
+def _of_document(documents: ConfigStore, name: str) -> list[str]:
+    """The workers of the document that is in force."""
+    try:
+        found = documents.get(name)
+    except Exception as error:
+        raise CommandError(f"--worker: expected names, or a document to read: {error}") from None
+    if found is None:
+        raise CommandError(f"--worker: expected names, or a document {name}, got neither")
+    return from_document(found.value)[1]
+
+
+def _named(given: list[str]) -> tuple[list[str], dict[str, int]]:
+    """Workers in their order, and the processes of those that have one."""
+    names: list[str] = []
+    pids = {}
     for each in given:
         worker, equals, pid = each.partition("=")
+        if not worker or (equals and not pid.isdigit()):
+            raise CommandError(f"--worker: expected NAME=PID, got {each}")
         names.append(worker)
         if equals:
-            if not pid.isdigit():
-                raise CommandError(f"--worker: expected NAME=PID, got {each}")
             pids[worker] = int(pid)
+    if len(set(names)) != len(names):
+        raise CommandError(f"--worker: expected distinct names, got {', '.join(names)}")
     return names, pids
 
 
-def _store(url: str | None, stack: contextlib.ExitStack, out: Output) -> Store | None:
+def _store(url: str | None, stack: contextlib.ExitStack, out: Output, needed: bool) -> Store | None:
     if url is None:
         return None
     try:
         return stack.enter_context(Store.open(url))
     except StoreError as error:
+        if needed:
+            raise
         out.warn(f"store: {error}; going on without it")
         return None
 

@@ -75,13 +75,18 @@ def test_workers_of_the_document(tmp_path):
     [
         (["--worker", "w0=x"], "--worker: expected NAME=PID"),
         ([], "--worker: expected names"),
-        (["--worker", "w0", "--worker", "w0"], "workers: expected distinct"),
+        (["--worker", "w0", "--worker", "w0"], "--worker: expected distinct"),
         (["--worker", "w0", "--policy", "x"], "policy: expected one of"),
         (["--worker", "w0", "--spark", "x"], "url: expected http"),
+        (["--worker", "=5"], "--worker: expected NAME=PID"),
+        (["--worker", "w0", "--store", "mysql://x/y"], "url: expected a path, sqlite"),
+        (["--worker", "w0", "--report"], "--store: expected one with --report"),
+        (["--worker", "w0", "--reports", "--store", "{noise}"], "move the file away"),
     ],
 )
 def test_wrong_options(tmp_path, words, text):
-    done = demo(tmp_path, *words)
+    (tmp_path / "noise.db").write_bytes(b"nonsense" * 1000)
+    done = demo(tmp_path, *(str(tmp_path / "noise.db") if w == "{noise}" else w for w in words))
     assert done.returncode == 2
     assert text in done.stderr
     assert "Traceback" not in done.stderr
