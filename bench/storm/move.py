@@ -263,10 +263,15 @@ def faults(run: Run, times: int = 1) -> list[dict[str, Any]]:
                     "killed": name,
                     "flowing": round(flowing, 1),
                     "moved": round(time.monotonic() - killed, 1),
-                    "replays": run.progress()[3] - before,
+                    "replays": _since(before, run.progress()[3]),
                 }
             )
     return found
+
+
+def _since(before: int, after: int) -> int:
+    """How many more; a spout whose worker was started again counts from 0."""
+    return after - before if after >= before else after
 
 
 # The section ------------------------------------------------------------------------------------
