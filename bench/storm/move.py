@@ -323,7 +323,8 @@ def show(result: dict[str, Any]) -> Section:
     table = section.table("killed during a move", "records flow after s", "move done after s",
                           "replays")  # fmt: skip
     for row in result["faults"]["rows"]:
-        table.add(row["killed"], row["flowing"], row["moved"], row["replays"])
+        replays = row["replays"] if row["replays"] >= 0 else "-"
+        table.add(row["killed"], row["flowing"], row["moved"], replays)
     records = [result[kind]["records"] for kind in (*kinds, "faults")]
     text = ", ".join(f"{count:,}" for count in records)
     section.say(
