@@ -69,12 +69,13 @@ def table(stream: Scenario, phases: int, seeds: range) -> Table:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="four phases of one seed")
+    parser.add_argument("--phases", type=int, default=20, metavar="N")
     parser.add_argument("--first", type=int, default=100, metavar="SEED")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--write", action="store_true", help="write the page")
     options = parser.parse_args()
     seeds = range(options.first, options.first + (1 if options.quick else options.seeds))
-    phases = 4 if options.quick else 20
+    phases = 4 if options.quick else options.phases
     found = table(STREAM, phases, seeds)
     print("\n".join(["", *found.lines()]))
     if options.write:

@@ -35,6 +35,7 @@ _FEATURES = {
     "storm": "Storm bolts",
     "zookeeper": "configuration in ZooKeeper",
     "control": "monitor, store and control loop",
+    "postgres": "one store of control for several hosts",
     "train": "training the forecasts of control",
     "report": "report.html",
 }

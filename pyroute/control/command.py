@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json as text
+import math
+import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +23,8 @@ from pyroute.control import policies
 from pyroute.control.config_store import ConfigStore
 from pyroute.control.configurable import edge_name, from_document
 from pyroute.control.hook import Hook
-from pyroute.control.loop import Loop, Status
+from pyroute.control.loop import TIMES, History, Loop, Model, Status
+from pyroute.control.mixed import load
 from pyroute.control.monitor import Monitor
 from pyroute.control.store import Reports, Store, StoreError
 
@@ -63,6 +68,16 @@ def control(
     weights: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A model that was trained; see train.")
     ] = None,
+    retrain: Annotated[
+        float | None,
+        typer.Option(
+            min=60.0,
+            metavar="SECONDS",
+            help="Train a model from the store so often, in a process of low priority; it is used"
+            " if it is better on the periods just past. Needs the extra train.",
+            show_default=False,
+        ),
+    ] = None,
     changes: Annotated[
         int, typer.Option(min=1, metavar="N", help="Changes of the ratio in a minute, at most.")
     ] = 10,
@@ -103,6 +118,9 @@ def control(
         pyroute control urls 'spout->extract' --config zk://zoo:2181/pyroute --hook 7097
         --store postgresql://pyroute@db/control --report
 
+    pyroute control urls 'spout->extract' --config zk://zoo:2181/pyroute --hook 7097
+        --store control.db --retrain 3600
+
     pyroute control demo 'source->work' --config dir:conf --worker w0=4711 --worker w1=4712
         --policy proportional --period 1
     """
@@ -112,8 +130,8 @@ def control(
         raise CommandError(f"SOURCE->TARGET: expected two names and an arrow, got {edge}")
     name = edge_name(topology, source, target)
     names, pids = _named(worker or [])
-    if (report or reports) and store is None:
-        raise CommandError("--store: expected one with --report and --reports, got none")
+    if (report or reports or retrain is not None) and store is None:
+        raise CommandError("--store: expected one with --report, --reports and --retrain, got none")
     policies.make(policy)
     with contextlib.ExitStack() as stack:  # what can be refused first: nothing is left behind
         kept = _store(store, stack, out, needed=report or reports)
@@ -143,12 +161,40 @@ def control(
                 period=period, changes_per_minute=changes, min_healthy=min_healthy
             ),
             weights=weights,
+            retrain=None if retrain is None or store is None else trainer(store),
+            retrain_every=retrain or math.inf,
             cost=lambda: monitor.cost,
         )
         stop = threading.Event()
         stack.enter_context(_stopped_by_signals(stop))
         with _shown(out) as show:
             loop.run(stop, show, turns)
+
+
+def trainer(store: str, *more: str) -> Callable[[History], Model]:
+    """What trains a model from a store, in a process of its own: no JAX in the one that decides."""
+
+    def train(history: History) -> Model:
+        target = next((name for name in TIMES if name in history.features), TIMES[0])
+        with tempfile.TemporaryDirectory(prefix="pyroute-train-") as folder:
+            out = Path(folder) / "model.weights"
+            nice = shutil.which("nice")
+            words = [nice, "-n", "19"] if nice else []
+            words += [sys.executable, "-m", "pyroute", "train", store, "--out", str(out)]
+            words += ["--target", target, "--log", target, "--kind", "mixed"]
+            done = subprocess.run(
+                [*words, "--no-baselines", "--quiet", *more],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode:
+                said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+                raise RuntimeError(said[-1])
+            return load(out)
+
+    return train
 
 
 def _of_document(documents: ConfigStore, name: str) -> list[str]:

@@ -636,7 +636,7 @@ class Loop:
         return out
 
 
-_TIMES = ("service_ms", "queue_ms")
+TIMES = ("service_ms", "queue_ms")
 _WATCHED = ("service_ms", "backlog", "queue_ms", "records_per_s")
 
 
@@ -661,8 +661,8 @@ def _ask(model: Model, history: History) -> Floats:
     target = getattr(model, "target", None)
     if not isinstance(target, str):
         return np.asarray(model.predict(history), np.float64)
-    if target not in _TIMES:
-        raise ValueError(f"model: expected one of {', '.join(_TIMES)} as its target, got {target}")
+    if target not in TIMES:
+        raise ValueError(f"model: expected one of {', '.join(TIMES)} as its target, got {target}")
     own = history.features.get(target)
     if own is None:
         raise ValueError(f"model: expected {target} to be measured, got nothing")
