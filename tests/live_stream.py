@@ -75,7 +75,7 @@ class Stream:
 
 
 class Control:
-    """A store of control, schema 1, as its header draws it."""
+    """A store of control, as its header draws it; schema 1 has no forecasts."""
 
     TABLES = """
         CREATE TABLE pyroute_about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -88,33 +88,43 @@ class Control:
             ratio TEXT NOT NULL, reasons TEXT NOT NULL);
         CREATE TABLE events (id INTEGER PRIMARY KEY AUTOINCREMENT, time DOUBLE NOT NULL,
             kind TEXT NOT NULL, text TEXT NOT NULL);
-        INSERT INTO pyroute_about VALUES ('schema', '1');
+    """
+    FORECASTS = """
+        CREATE TABLE forecasts (id INTEGER PRIMARY KEY AUTOINCREMENT, time DOUBLE NOT NULL,
+            due DOUBLE NOT NULL, edge TEXT NOT NULL, source TEXT NOT NULL, seconds TEXT NOT NULL);
     """
 
-    def __init__(self, path):
+    def __init__(self, path, schema=2):
         self.path = Path(path)
         self.connection = sqlite3.connect(self.path, isolation_level=None)
         self.connection.execute("PRAGMA journal_mode=WAL")
-        self.connection.executescript(self.TABLES)
+        self.connection.executescript(self.TABLES + (self.FORECASTS if schema > 1 else ""))
+        self.connection.execute("INSERT INTO pyroute_about VALUES ('schema', ?)", [str(schema)])
 
     def __del__(self):
         self.connection.close()
 
-    def turn(self, time, workers, forecast=()):
+    def turn(self, time, workers, host="h"):
         """One report of each worker: its milliseconds per record, and as many records a second."""
         for worker, value in workers.items():
             features = {"records_per_s": value, "service_ms": value}
-            if worker in forecast:
-                features["forecast_ms"] = forecast[worker]
             names = json.dumps(sorted(features))
             self.connection.execute("INSERT OR IGNORE INTO layouts (names) VALUES (?)", [names])
             found = self.connection.execute("SELECT id FROM layouts WHERE names = ?", [names])
             data = np.array([features[name] for name in sorted(features)], "<f8").tobytes()
             self.connection.execute(
                 "INSERT INTO samples (host, worker, sent, received, layout, data)"
-                " VALUES ('h', ?, ?, ?, ?, ?)",
-                [worker, time, time, found.fetchone()[0], data],
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                [host, worker, time, time, found.fetchone()[0], data],
             )
+
+    def foretell(self, time, workers, source="forecast"):
+        """Milliseconds per record that a model expects of the turn a second later."""
+        said = {worker: value / 1000 for worker, value in workers.items()}
+        self.connection.execute(
+            "INSERT INTO forecasts (time, due, edge, source, seconds) VALUES (?, ?, 'urls', ?, ?)",
+            [time, time + 1.0, source, json.dumps(said)],
+        )
 
     def decide(self, version, ratio, why):
         """A ratio that was published."""

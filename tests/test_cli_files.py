@@ -184,9 +184,7 @@ def test_few_counters_keep_their_bounds(call, files):
     for value, one in hot.items():
         assert one["records"] <= exact[value] <= one["records_at_most"]
     assert document["exact"] is False
-    assert max(n for v, n in exact.items() if v not in hot) <= max(
-        document["unlisted_at_most"], *(one["records_at_most"] for one in hot.values())
-    )
+    assert max(n for v, n in exact.items() if v not in hot) <= document["unlisted_at_most"]
     ring = document["hash"][0]
     loads = np.bincount(pr.Ring(16).homes(TABLE.column("number")), minlength=16)
     assert ring["max_by_mean"] == pytest.approx(loads.max() / loads.mean())

@@ -228,7 +228,8 @@ def control(tmp_path):
 
 def test_reads_control(control):
     control.turn(0, {"w1": 10.0, "w2": 30.0})
-    control.turn(1, {"w1": 12.0, "w2": 90.0}, forecast={"w2": 80.0})
+    control.foretell(0, {"w2": 80.0})
+    control.turn(1, {"w1": 12.0, "w2": 90.0})
     control.decide(1, {"w1": 3, "w2": 1}, "w2 is slow")
     control.decide(2, {"w1": 1, "w2": 0}, "w2 is bypassed")
     page = open_source(str(control.path)).read()
@@ -244,6 +245,75 @@ def test_reads_control(control):
     assert forecasts["w1"].lines[0].values == (0.01, 0.012)
     assert "bypassed" in page.events[0].text
     assert page.unit == "records per second"
+
+
+def test_forecasts_are_shown_beside_what_came(control):
+    for when in range(6):
+        control.turn(when, {"w1": 10.0 + when, "w2": 20.0})
+        if when != 2:
+            control.foretell(when, {"w1": 11.0 + when, "w2": 20.0})
+    page = open_source(str(control.path)).read()
+    one = {series.title: series for series in page.forecasts}["w1"]
+    measured, forecast = one.lines
+    assert measured.values == (0.01, 0.011, 0.012, 0.013, 0.014, 0.015, None)
+    # Nothing before the first; that of turn 1 still holds for turn 3; the last is to come.
+    assert forecast.values == (None, 0.011, 0.012, 0.012, 0.014, 0.015, 0.016)
+    assert len(one.labels) == 7
+    facts = {fact.name: fact for fact in page.facts}
+    assert facts["forecast"].value == "acts"
+    assert "of the error of the last value over 5 turns" in facts["forecast"].detail
+
+
+def test_a_forecast_that_grew_old_is_not_shown(control):
+    control.turn(0, {"w1": 10.0})
+    control.foretell(0, {"w1": 10.0}, source="persistence")
+    for when in (1, 2, 3, 4):
+        control.turn(when, {"w1": 10.0})
+    page = open_source(str(control.path)).read()
+    assert page.forecasts[0].lines[1].values == (None, 0.01, 0.01, None, None)
+    assert {fact.name: fact.value for fact in page.facts}["forecast"] == "does not act"
+
+
+def test_a_store_without_forecasts_is_still_read(tmp_path):
+    old = Control(tmp_path / "old.db", schema=1)
+    old.turn(0, {"w1": 10.0})
+    page = open_source(str(old.path)).read()
+    assert [line.name for line in page.forecasts[0].lines] == ["measured"]
+
+
+def test_hosts_that_write_for_themselves_are_one_turn(control):
+    for when in range(3):
+        control.turn(when, {"w1": 10.0, "w2": 20.0}, host="h1")
+        if when < 2:
+            control.turn(when + 0.3, {"w3": 30.0}, host="h2")
+    # Each host's latest: what h2 wrote last is of the same turn as what h1 wrote after it.
+    page = open_source(str(control.path)).read()
+    assert [(task.task, task.before) for task in page.tasks] == [
+        ("w1", 10.0),
+        ("w2", 20.0),
+        ("w3", 30.0),
+    ]
+    control.turn(2.3, {"w3": 33.0}, host="h2")
+    page = open_source(str(control.path)).read()
+    assert [task.before for task in page.tasks] == [10.0, 20.0, 33.0]
+    assert page.heat.tasks == ("w1", "w2", "w3")
+    for when in range(3, 6):  # h2 is gone: so is its worker, one turn later
+        control.turn(when, {"w1": 10.0, "w2": 20.0}, host="h1")
+    page = open_source(str(control.path)).read()
+    assert [task.task for task in page.tasks] == ["w1", "w2"]
+
+
+def test_a_password_is_not_shown():
+    pytest.importorskip("psycopg")
+    for url in (
+        "postgresql://me:secret@127.0.0.1:1/x",
+        "control:postgres://me:secret@127.0.0.1:1/x?password=secret",
+        "postgresql+psycopg://:secret@127.0.0.1:1/x",
+    ):
+        watcher = Watcher([open_source(url)])
+        assert len(watcher.problems) == 1
+        assert "secret" not in watcher.current[1] + watcher.problems[0]
+        assert "127.0.0.1:1/x" in watcher.current[1]
 
 
 def test_control_is_read_only(control):
@@ -284,7 +354,7 @@ def another_schema(control):
 
     def back():
         with sqlite3.connect(control.path) as again:
-            again.execute("UPDATE pyroute_about SET value = '1'")
+            again.execute("UPDATE pyroute_about SET value = '2'")
         again.close()
 
     other.close()

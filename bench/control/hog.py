@@ -3,7 +3,9 @@
     python -m bench.control.hog [--quick] [--hog cpu|stop] [--only NAME ...] [--write]
 
 Paired runs: every policy gets the same records at the same times (one seed). How it is built and
-what is measured: bench/control/processes.py. Every run is a row.
+what is measured: bench/control/processes.py. Every run is a row. A policy that decides once a
+second can know of a hog after anything up to a second, by chance: the peak is mostly the records of
+that time (bench/control/PHASES.md).
 """
 
 import argparse
@@ -15,7 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from bench.control.processes import POLICIES, RATIOS_AT_1S, Run, Setup, run
+from bench.control.processes import POLICIES, RATIOS, RATIOS_AT_1S, Run, Setup, run
 from bench.report import Goal, Section, Table, goals_table, surroundings
 
 HERE = Path(__file__).parent
@@ -30,6 +32,7 @@ def figures(name: str, result: Run) -> dict[str, Any]:
         "policy": name,
         "setup": asdict(result.setup),
         "load": os.getloadavg()[0],
+        "served": served(),
         "usual_ms": result.usual,
         "peak_ms": result.peak,
         "affected_ms": result.affected,
@@ -47,6 +50,14 @@ def figures(name: str, result: Run) -> dict[str, Any]:
         "affected_each_second": [round(float(v), 2) for v in result.each_second(affected=True)],
         "when": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
     }
+
+
+def served() -> str:
+    """How the scheduler of the machine serves this process and those it starts."""
+    if not hasattr(os, "sched_getscheduler"):
+        return "as usual"
+    names = {os.SCHED_RR: "before others (chrt --rr)", os.SCHED_FIFO: "before others (chrt --fifo)"}
+    return names.get(os.sched_getscheduler(0), "as usual")
 
 
 def row(each: dict[str, Any]) -> list[object]:
@@ -67,8 +78,9 @@ def row(each: dict[str, Any]) -> list[object]:
 
 
 COLUMNS = (
-    "policy", "usual ms", "peak ms", "peak of the slow worker ms", "failed", "most failed/s",
-    "lost", "slow-down", "changes", "most changes/min", "even again after s", "load of machine",
+    "policy", "usual ms", "peak ms", "peak of the slow worker ms", "failed",
+    "most failed/s of the slow worker", "lost", "slow-down", "changes", "most changes/min",
+    "even again after s", "load of machine",
 )  # fmt: skip
 
 
@@ -100,7 +112,7 @@ def goals(runs: list[dict[str, Any]]) -> list[Goal]:
     ]
     lost = [each["lost"] for each in runs]
     out.append(Goal("records lost", "0", str(sum(lost)), sum(lost) == 0 if lost else None))
-    after = [each["recovered_s"] for each in ours]
+    after = [periods(each) for each in of(PER_RECORD, *RATIOS) if each["policy"] != PAPER]
     out.append(
         Goal(
             "control periods until all shares are within 5 % of even, and stay",
@@ -109,7 +121,7 @@ def goals(runs: list[dict[str, Any]]) -> list[Goal]:
             max(after) <= 30 if after else None,
         )
     )
-    most = [each["changes_per_minute"] for each in of(*RATIOS_AT_1S)]
+    most = [each["changes_per_minute"] for each in of(*RATIOS)]
     out.append(
         Goal(
             "changes of a ratio in any minute",
@@ -119,6 +131,12 @@ def goals(runs: list[dict[str, Any]]) -> list[Goal]:
         )
     )
     return out
+
+
+def periods(each: dict[str, Any]) -> float:
+    """Control periods until shares were even again; of a choice per record, seconds."""
+    seconds: float = each["recovered_s"]
+    return seconds / (POLICIES[each["policy"]][1] or 1.0)
 
 
 def section(runs: list[dict[str, Any]]) -> Section:
@@ -135,22 +153,27 @@ def section(runs: list[dict[str, Any]]) -> Section:
 def page(runs: list[dict[str, Any]], setup: Setup) -> str:
     lines = ["# Control: what was measured", ""]
     lines += surroundings("python -m bench.control.hog --write", setup.seed, [])
-    lines += ["", *(__doc__ or "").strip().splitlines()[4:], ""]
-    kinds = sorted({(e["setup"]["hog"], e["setup"]["seconds"], e["setup"]["length"]) for e in runs})
-    for hog, seconds, length in kinds:
-        lines.append(f"- hog `{hog}`, runs of {seconds:.0f} s, the hog for {length:.0f} s of them")
-    lines += [
-        "- the machine was busy (last column): run under `chrt --rr 5`, to be served before others",
-        "- the hog `cpu` needs a quiet machine: what it drives off its CPU crowds the others",
-        "",
-        "## Goals",
-        "",
-    ]
-    for hog in sorted({each["setup"]["hog"] for each in runs}):
-        chosen = [each for each in runs if each["setup"]["hog"] == hog]
-        lines += [f"Hog `{hog}`:", "", *goals_table([section(chosen)]).lines(), ""]
-        lines += [*section(chosen).lines()[2:], ""]
+    lines += ["", *(__doc__ or "").strip().splitlines()[4:]]
+    for hog, seconds, length in sorted({kind(each) for each in runs}):
+        chosen = [each for each in runs if kind(each) == (hog, seconds, length)]
+        how = ", ".join(sorted({each.get("served", "as usual") for each in chosen}))
+        lines += [
+            "",
+            f"## Hog `{hog}`, runs of {seconds:.0f} s, the hog for {length:.0f} s of them",
+            "",
+            f"`--hog {hog} --seconds {seconds:.0f}`; the processes were served {how}; last column:",
+            "the load of the machine.",
+            "",
+            *goals_table([section(chosen)]).lines(),
+            "",
+            *section(chosen).lines()[2:],
+        ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def kind(each: dict[str, Any]) -> tuple[str, float, float]:
+    """Runs that can be compared: the same hog for the same time."""
+    return each["setup"]["hog"], each["setup"]["seconds"], each["setup"]["length"]
 
 
 def main() -> None:

@@ -248,8 +248,8 @@ class Run:
         return int(np.isnan(self.latencies).sum())
 
     def failed_rate(self) -> float:
-        """Most records per second, of one second, that were done after the time-out."""
-        late = ~(self.latencies <= self.setup.timeout)
+        """Most records per second, of one second, that the first worker did after the time-out."""
+        late = ~(self.latencies <= self.setup.timeout) & (self.tasks == 0)
         size = math.ceil(self.setup.seconds)
         seconds = np.minimum(self.due[late].astype(np.int64), size - 1)
         return float(np.bincount(seconds, minlength=size).max())
@@ -535,6 +535,10 @@ POLICIES: dict[str, tuple[str, float]] = {
     "predicted value, 1 s": ("predicted", 1.0),
     "proportional, 1 s": ("proportional", 1.0),
     "water-filling, 1 s": ("water-filling", 1.0),
+    "water-filling, 0.2 s": ("water-filling", 0.2),
     "least delay of two": ("per record", 0.0),
 }
+RATIOS = tuple(
+    name for name, (policy, _) in POLICIES.items() if policy not in ("none", "per record")
+)
 RATIOS_AT_1S = tuple(name for name in POLICIES if name.endswith(", 1 s"))

@@ -263,10 +263,15 @@ def faults(run: Run, times: int = 1) -> list[dict[str, Any]]:
                     "killed": name,
                     "flowing": round(flowing, 1),
                     "moved": round(time.monotonic() - killed, 1),
-                    "replays": run.progress()[3] - before,
+                    "replays": _since(before, run.progress()[3]),
                 }
             )
     return found
+
+
+def _since(before: int, after: int) -> int:
+    """How many more; a spout whose worker was started again counts from 0."""
+    return after - before if after >= before else after
 
 
 # The section ------------------------------------------------------------------------------------
@@ -318,7 +323,8 @@ def show(result: dict[str, Any]) -> Section:
     table = section.table("killed during a move", "records flow after s", "move done after s",
                           "replays")  # fmt: skip
     for row in result["faults"]["rows"]:
-        table.add(row["killed"], row["flowing"], row["moved"], row["replays"])
+        replays = row["replays"] if row["replays"] >= 0 else "-"
+        table.add(row["killed"], row["flowing"], row["moved"], replays)
     records = [result[kind]["records"] for kind in (*kinds, "faults")]
     text = ", ".join(f"{count:,}" for count in records)
     section.say(

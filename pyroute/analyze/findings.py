@@ -84,6 +84,11 @@ class Findings:
         """Whether hashing leaves a task with a load that matters above the mean."""
         return self.hashes[0].max_by_mean > 1.1
 
+    def _beside(self, listed: int) -> float:
+        """The most load of a key that is not among the first, whether it was followed or not."""
+        low, error = self.loads
+        return max(self.unlisted, float((low + error)[listed:].max(initial=0.0)))
+
     def document(self, top: int, name: Any = encode) -> dict[str, Any]:
         """As JSON; `name` says how a key is written."""
         low, error = self.loads
@@ -106,7 +111,7 @@ class Findings:
                 }
                 for i in listed
             ],
-            "unlisted_at_most": self.unlisted,
+            "unlisted_at_most": self._beside(len(listed)),
             "tasks": self.tasks,
             "hash": [
                 {"by": one.name, "max_by_mean": one.max_by_mean, "exact": one.exact}

@@ -15,6 +15,7 @@ from pyroute.arena.replay import Cluster, Replay, replay
 from pyroute.arena.trace import Trace
 from pyroute.cli.options import Debug, Json, Quiet
 from pyroute.cli.output import CommandError, Output
+from pyroute.cli.reading import expect_place
 from pyroute.workloads import timed_items
 
 __all__ = ["arena"]
@@ -123,6 +124,9 @@ def arena(
     pyroute arena spans.parquet --key operation --cost duration_us --arrival ts_us --policy all
     """
     out = Output(json=json, quiet=quiet)
+    expect_place(plot, "--plot")
+    if not unit > 0:
+        raise CommandError(f"--unit: expected more than 0, got {unit:g}")
     trace = _trace(file, key, cost, arrival, size, origin, unit, limit, seed)
     if provisioning is not None or arrival is None:
         trace = trace.stretched(provisioning or 102.0, tasks)
@@ -172,9 +176,17 @@ def _trace(
         return Trace.of(values, costs, name="generated")
     if not key or cost is None:
         raise CommandError("--key and --cost: expected both with a FILE, got one or none")
-    return Trace.read(
-        file, key=key, cost=cost, arrival=arrival, size=size, origin=origin, unit=unit, limit=limit
-    )
+    if file.is_dir():
+        raise CommandError(f"{file}: expected a Parquet file, got a directory")
+    try:
+        return Trace.read(
+            file, key=key, cost=cost, arrival=arrival, size=size, origin=origin, unit=unit,
+            limit=limit,
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise CommandError(f"{file}: no such file; expected a Parquet file of records") from None
+    except (OSError, ValueError, TypeError) as error:  # Arrow's are of these
+        raise CommandError(f"{file}: {error}") from error
 
 
 def _names(policy: list[str] | None) -> list[str]:

@@ -140,6 +140,8 @@ def analyze(
 
 
 def _check(engine: str, time: str | None, interval: str | None, report: Path | None) -> None:
+    from pyroute.cli.reading import expect_place
+
     """Options that cannot be used, before anything is read."""
     from pyroute.analyze.scan import ENGINES
 
@@ -147,10 +149,7 @@ def _check(engine: str, time: str | None, interval: str | None, report: Path | N
         raise CommandError(f"--engine: expected one of {', '.join(ENGINES)}, got {engine}")
     if time is not None and interval is None:
         raise CommandError("--time: expected --interval LENGTH with it, got none")
-    if report is not None and report.is_dir():
-        raise CommandError(f"--report: expected a file, got the directory {report}")
-    if report is not None and not report.parent.is_dir():
-        raise CommandError(f"--report: no such directory as {report.parent}")
+    expect_place(report, "--report")
 
 
 def _sample_file(out: Output) -> Path:

@@ -99,6 +99,8 @@ def code_of(error: Exception) -> int:
 
 def describe(error: Exception) -> str:
     """An error in one line."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else ""
     if isinstance(error, _EXPECTED) and text:

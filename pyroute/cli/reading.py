@@ -131,6 +131,16 @@ class Namer:
         return encode(value)
 
 
+def expect_place(path: Path | None, name: str) -> None:
+    """Raise where a file cannot be written, before any work is done for it."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise CommandError(f"{name}: expected a file, got the directory {path}")
+    if not path.parent.is_dir():
+        raise CommandError(f"{name}: no such directory as {path.parent}")
+
+
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """A file beside the one that is to be written, which takes its place when all went well."""

@@ -69,6 +69,7 @@ def simulate(
         Namer,
         capacity_for,
         columns_of,
+        expect_place,
         expect_records,
         progress,
         source_of,
@@ -76,6 +77,7 @@ def simulate(
     from pyroute.ring import Ring
 
     out = Output(json=json, quiet=quiet)
+    expect_place(report, "--report")
     columns = columns_of(key, cost, state, time)
     spans = Spans.of(interval, time is not None)
     source = source_of(files, columns, format, text)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json as text
+import math
+import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +23,8 @@ from pyroute.control import policies
 from pyroute.control.config_store import ConfigStore
 from pyroute.control.configurable import edge_name, from_document
 from pyroute.control.hook import Hook
-from pyroute.control.loop import Loop, Status
+from pyroute.control.loop import TIMES, History, Loop, Model, Status
+from pyroute.control.mixed import load
 from pyroute.control.monitor import Monitor
 from pyroute.control.store import Reports, Store, StoreError
 
@@ -63,6 +68,16 @@ def control(
     weights: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A model that was trained; see train.")
     ] = None,
+    retrain: Annotated[
+        float | None,
+        typer.Option(
+            min=60.0,
+            metavar="SECONDS",
+            help="Train a model from the store so often, in a process of low priority; it is used"
+            " if it is better on the periods just past. Needs the extra train.",
+            show_default=False,
+        ),
+    ] = None,
     changes: Annotated[
         int, typer.Option(min=1, metavar="N", help="Changes of the ratio in a minute, at most.")
     ] = 10,
@@ -103,6 +118,9 @@ def control(
         pyroute control urls 'spout->extract' --config zk://zoo:2181/pyroute --hook 7097
         --store postgresql://pyroute@db/control --report
 
+    pyroute control urls 'spout->extract' --config zk://zoo:2181/pyroute --hook 7097
+        --store control.db --retrain 3600
+
     pyroute control demo 'source->work' --config dir:conf --worker w0=4711 --worker w1=4712
         --policy proportional --period 1
     """
@@ -111,14 +129,16 @@ def control(
     if not arrow:
         raise CommandError(f"SOURCE->TARGET: expected two names and an arrow, got {edge}")
     name = edge_name(topology, source, target)
-    with contextlib.ExitStack() as stack:
+    names, pids = _named(worker or [])
+    if (report or reports or retrain is not None) and store is None:
+        raise CommandError("--store: expected one with --report, --reports and --retrain, got none")
+    policies.make(policy)
+    with contextlib.ExitStack() as stack:  # what can be refused first: nothing is left behind
+        kept = _store(store, stack, out, needed=report or reports)
         documents = stack.enter_context(
             contextlib.closing(ConfigStore.open(config, wait=False, timeout=2.0))
         )
-        names, pids = _workers(worker, documents, name)
-        kept = _store(store, stack, out)
-        if (report or reports) and kept is None:
-            raise CommandError("--store: expected one that can be opened, got none")
+        names = names or _of_document(documents, name)
         sources: list[Callable[[], Any]] = []
         monitor = Monitor(pids, period=period)
         sources.append(monitor.sample)
@@ -141,6 +161,8 @@ def control(
                 period=period, changes_per_minute=changes, min_healthy=min_healthy
             ),
             weights=weights,
+            retrain=None if retrain is None or store is None else trainer(store),
+            retrain_every=retrain or math.inf,
             cost=lambda: monitor.cost,
         )
         stop = threading.Event()
@@ -149,36 +171,67 @@ def control(
             loop.run(stop, show, turns)
 
 
-def _workers(
-    given: list[str] | None, documents: ConfigStore, name: str
-) -> tuple[list[str], dict[str, int]]:
-    if not given:
-        try:
-            found = documents.get(name)
-        except Exception as error:
-            raise CommandError(
-                f"--worker: expected names, or a document to read: {error}"
-            ) from None
-        if found is None:
-            raise CommandError(f"--worker: expected names, or a document {name}, got neither")
-        return from_document(found.value)[1], {}
-    names, pids = [], {}
+def trainer(store: str, *more: str) -> Callable[[History], Model]:
+    """What trains a model from a store, in a process of its own: no JAX in the one that decides."""
+
+    def train(history: History) -> Model:
+        target = next((name for name in TIMES if name in history.features), TIMES[0])
+        with tempfile.TemporaryDirectory(prefix="pyroute-train-") as folder:
+            out = Path(folder) / "model.weights"
+            nice = shutil.which("nice")
+            words = [nice, "-n", "19"] if nice else []
+            words += [sys.executable, "-m", "pyroute", "train", store, "--out", str(out)]
+            words += ["--target", target, "--log", target, "--kind", "mixed"]
+            done = subprocess.run(
+                [*words, "--no-baselines", "--quiet", *more],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode:
+                said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+                raise RuntimeError(said[-1])
+            return load(out)
+
+    return train
+
+
+def _of_document(documents: ConfigStore, name: str) -> list[str]:
+    """The workers of the document that is in force."""
+    try:
+        found = documents.get(name)
+    except Exception as error:
+        raise CommandError(f"--worker: expected names, or a document to read: {error}") from None
+    if found is None:
+        raise CommandError(f"--worker: expected names, or a document {name}, got neither")
+    return from_document(found.value)[1]
+
+
+def _named(given: list[str]) -> tuple[list[str], dict[str, int]]:
+    """Workers in their order, and the processes of those that have one."""
+    names: list[str] = []
+    pids = {}
     for each in given:
         worker, equals, pid = each.partition("=")
+        if not worker or (equals and not pid.isdigit()):
+            raise CommandError(f"--worker: expected NAME=PID, got {each}")
         names.append(worker)
         if equals:
-            if not pid.isdigit():
-                raise CommandError(f"--worker: expected NAME=PID, got {each}")
             pids[worker] = int(pid)
+    if len(set(names)) != len(names):
+        raise CommandError(f"--worker: expected distinct names, got {', '.join(names)}")
     return names, pids
 
 
-def _store(url: str | None, stack: contextlib.ExitStack, out: Output) -> Store | None:
+def _store(url: str | None, stack: contextlib.ExitStack, out: Output, needed: bool) -> Store | None:
     if url is None:
         return None
     try:
         return stack.enter_context(Store.open(url))
     except StoreError as error:
+        if needed:
+            raise
         out.warn(f"store: {error}; going on without it")
         return None
 

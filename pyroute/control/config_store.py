@@ -387,7 +387,10 @@ class DirectoryStore(ConfigStore):
         super().__init__(poll)
         self.path = Path(path)
         self.keep = count(keep, "keep")
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise ValueError(f"url: expected a directory, got the file {self.path}") from None
         self._watchfiles = _watchfiles()
         self._woken = threading.Event()
 

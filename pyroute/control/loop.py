@@ -25,7 +25,7 @@ from pyroute.control.backtest import Backtest, error_ratio
 from pyroute.control.config_store import ConfigStore, MalformedError, StaleVersionError
 from pyroute.control.configurable import from_document, to_document, with_shares
 from pyroute.control.policies import Forecast, Guard, Measurement, Memory, Statistics
-from pyroute.control.store import DecisionRow, Sample, Store, StoreError
+from pyroute.control.store import DecisionRow, ForecastRow, Sample, Store, StoreError
 from pyroute.dynamic_grouping import DynamicGrouping
 
 __all__ = ["History", "Loop", "Model", "Status", "measurement"]
@@ -139,7 +139,7 @@ class Loop:
     config
         Where the ratio is published; None: nowhere, decisions are only shown.
     store
-        Where samples and decisions are kept; None: nowhere.
+        Where samples, forecasts and decisions are kept; None: nowhere.
     policy, guard
         See `pyroute.control.policies`.
     model
@@ -203,6 +203,7 @@ class Loop:
         )
         self._residuals: dict[str, deque[float]] = {w: deque(maxlen=40) for w in self.workers}
         self._expected: dict[str, float] = {}
+        self._said: dict[str, float] = {}
         self._heard: dict[str, float] = {}
         self._last: dict[str, Measurement] = {}
         self._turn = 0
@@ -235,6 +236,7 @@ class Loop:
         self._keep(new, wall, problems)
         statistics = self._statistics(samples, now, problems)
         forecast, source, why = self._predict(statistics, problems)
+        self._foretell(source, wall, problems)
         changed, reasons = self._decide(statistics, forecast, now, wall, source, problems)
         self._renew(now, problems)
         self._tell(problems, wall)
@@ -438,6 +440,8 @@ class Loop:
             except Exception as error:
                 problems["model"] = f"{_said(error)}; persistence is used"
                 said = None
+        words = () if said is None else zip(self.workers, said.tolist(), strict=True)
+        self._said = {name: value for name, value in words if math.isfinite(value)}
         outlook = self.backtest.step(actual, said)
         values = dict(zip(self.workers, outlook.values.tolist(), strict=True))
         self._expected = values
@@ -446,6 +450,16 @@ class Loop:
             return None, "persistence", outlook.reason
         known = {w: v for w, v in values.items() if math.isfinite(v) and v > 0}
         return Forecast(known, "forecast"), "forecast", outlook.reason
+
+    def _foretell(self, source: str, wall: float, problems: dict[str, str]) -> None:
+        """Keep what the model said, also while its word does not count: so it can be judged."""
+        if self._store is None or not self._said:
+            return
+        due = wall + self.guard.period
+        try:
+            self._store.foretell(ForecastRow(wall, due, self.name, self._said, source))
+        except StoreError as error:
+            problems["store"] = f"{error}; routing goes on without it"
 
     def _read_weights(self, problems: dict[str, str]) -> None:
         if self._weights is None:
@@ -622,7 +636,7 @@ class Loop:
         return out
 
 
-_TIMES = ("service_ms", "queue_ms")
+TIMES = ("service_ms", "queue_ms")
 _WATCHED = ("service_ms", "backlog", "queue_ms", "records_per_s")
 
 
@@ -647,8 +661,8 @@ def _ask(model: Model, history: History) -> Floats:
     target = getattr(model, "target", None)
     if not isinstance(target, str):
         return np.asarray(model.predict(history), np.float64)
-    if target not in _TIMES:
-        raise ValueError(f"model: expected one of {', '.join(_TIMES)} as its target, got {target}")
+    if target not in TIMES:
+        raise ValueError(f"model: expected one of {', '.join(TIMES)} as its target, got {target}")
     own = history.features.get(target)
     if own is None:
         raise ValueError(f"model: expected {target} to be measured, got nothing")
@@ -657,11 +671,10 @@ def _ask(model: Model, history: History) -> Floats:
 
 
 def _load(path: Path) -> Model:
-    """The predictor of this package."""
-    from importlib import import_module
+    """A model of this package, of whichever kind."""
+    from pyroute.control.mixed import load
 
-    module = import_module("pyroute.control.predictor")
-    return module.Predictor.load(path)  # type: ignore[no-any-return]
+    return load(path)
 
 
 def _said(error: Exception) -> str:

@@ -134,18 +134,19 @@ class Predictor(Kernel):
             window = self.window_of(window)
         return self._core.predict(window)
 
-    def window_of(self, history: Any) -> npt.NDArray[np.float64]:
-        """The window at the end of a control loop's history.
+    def window_of(self, history: Any, rows: int | None = None) -> npt.NDArray[np.float64]:
+        """The window at the end of a control loop's history, of so many rows; None: its own.
 
         `history` has `target` (steps, workers), and by name `features` (steps, workers) and
         `machines` (steps,). Columns it does not have and steps before its first one are missing.
         """
         target = np.asarray(history.target, np.float64)
         steps, workers = target.shape
-        rows = min(steps, self.window)
+        window = self.window if rows is None else rows
+        rows = min(steps, window)
         machine, features = self.machine, self.features
-        out = np.full((self.window, len(machine) + workers * len(features)), np.nan)
-        last = out[self.window - rows :]  # a view
+        out = np.full((window, len(machine) + workers * len(features)), np.nan)
+        last = out[window - rows :]  # a view
         for i, name in enumerate(machine):
             if name in history.machines:
                 last[:, i] = np.asarray(history.machines[name], np.float64)[steps - rows :]

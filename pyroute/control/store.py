@@ -1,4 +1,4 @@
-"""Store: what monitors and hooks measured, and what control decided.
+"""Store: what monitors and hooks measured, what was forecast of it, and what control decided.
 
 SQLite in WAL mode is the embedded default; any number of hosts report to one PostgreSQL. Both get
 the same statements.
@@ -29,9 +29,11 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DecisionRow", "Reports", "Sample", "Store", "StoreError"]
+__all__ = ["DecisionRow", "ForecastRow", "Reports", "Sample", "Store", "StoreError"]
 
-SCHEMA = 1
+SCHEMA = 2
+"""Of the tables; a store of schema 1, which kept no forecasts, is brought up to it when opened."""
+_OLDER = ("1",)
 _CLOCK_SAMPLES = 16
 """Latest reports of a host that its clock is compared by."""
 
@@ -62,6 +64,29 @@ class DecisionRow:
     reasons: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class ForecastRow:
+    """What a model said at one time of the period after it.
+
+    Attributes
+    ----------
+    time, due
+        When it was said, and the end of the period that it speaks of.
+    edge
+        Whose workers.
+    seconds
+        Per record, by worker; a worker of which it said nothing is not there.
+    source
+        What decided then: "forecast", or "persistence" while the model did not beat it.
+    """
+
+    time: float
+    due: float
+    edge: str
+    seconds: Mapping[str, float]
+    source: str
+
+
 def _alchemy() -> Any:
     try:
         import sqlalchemy
@@ -87,14 +112,14 @@ def _url(place: str | Path) -> str:
 
 
 class Store:
-    """Samples, decisions and events; several threads may use one.
+    """Samples, forecasts, decisions and events; several threads may use one.
 
     Parameters
     ----------
     url
         A path, ``sqlite:///PATH``, ``:memory:``, or ``postgresql://USER@HOST/NAME``.
     retention
-        Seconds after which samples and events are forgotten; None keeps them for ever.
+        Seconds after which all of them are forgotten; None keeps them for ever.
     busy
         Seconds to wait for another writer.
     """
@@ -177,6 +202,17 @@ class Store:
             sa.Column("reasons", text, nullable=False),
             sa.Index("decisions_time", "time"),
         )
+        self._forecasts = sa.Table(
+            "forecasts",
+            self._meta,
+            sa.Column("id", number, primary_key=True, autoincrement=True),
+            sa.Column("time", real, nullable=False),
+            sa.Column("due", real, nullable=False),
+            sa.Column("edge", text, nullable=False),
+            sa.Column("source", text, nullable=False),
+            sa.Column("seconds", text, nullable=False),
+            sa.Index("forecasts_time", "time"),
+        )
         self._events = sa.Table(
             "events",
             self._meta,
@@ -188,19 +224,23 @@ class Store:
         )
 
     def _prepare(self) -> None:
-        """Make the tables; refuse those of another schema."""
+        """Make the tables that are missing; refuse those of a schema that is not known."""
         with self._begin() as connection:
             if not self._is_sqlite:  # two that start at once make them one after the other
                 connection.execute(self._sa.text("SELECT pg_advisory_xact_lock(7097861)"))
+            about, found = self._about.c, None
+            if self._sa.inspect(connection).has_table(self._about.name):
+                query = self._sa.select(about.value).where(about.name == "schema")
+                found = connection.execute(query).scalar()
+            if found not in (None, str(SCHEMA), *_OLDER):
+                raise StoreError(f"{self.name}: expected schema {SCHEMA}, got {found}")
             self._meta.create_all(connection)
-            about = self._about.c
-            found = connection.execute(
-                self._sa.select(about.value).where(about.name == "schema")
-            ).scalar()
             if found is None:
                 connection.execute(self._about.insert().values(name="schema", value=str(SCHEMA)))
-            elif found != str(SCHEMA):
-                raise StoreError(f"{self.name}: expected schema {SCHEMA}, got {found}")
+            elif found in _OLDER:  # what it lacked are tables, and they are made by now
+                connection.execute(
+                    self._about.update().where(about.name == "schema").values(value=str(SCHEMA))
+                )
         self._ready = True
 
     @property
@@ -271,6 +311,7 @@ class Store:
             ).rowcount
             connection.execute(self._events.delete().where(self._events.c.time < before))
             connection.execute(self._decisions.delete().where(self._decisions.c.time < before))
+            connection.execute(self._forecasts.delete().where(self._forecasts.c.time < before))
         return int(gone)
 
     def decide(self, row: DecisionRow) -> None:
@@ -284,6 +325,20 @@ class Store:
                     source=row.source,
                     ratio=json.dumps(dict(row.ratio)),
                     reasons=json.dumps(list(row.reasons)),
+                )
+            )
+
+    def foretell(self, row: ForecastRow) -> None:
+        """Keep a forecast; what is no number in it is left out."""
+        said = {name: value for name, value in row.seconds.items() if math.isfinite(value)}
+        with self._lock, self._begin() as connection:
+            connection.execute(
+                self._forecasts.insert().values(
+                    time=row.time,
+                    due=row.due,
+                    edge=row.edge,
+                    source=row.source,
+                    seconds=json.dumps(said),
                 )
             )
 
@@ -312,6 +367,20 @@ class Store:
                     row.source,
                     tuple(json.loads(row.reasons)),
                 )
+                for row in connection.execute(query)
+            ]
+
+    def forecasts(self, since: float = -math.inf, edge: str | None = None) -> list[ForecastRow]:
+        """Forecasts, the oldest first."""
+        table = self._forecasts
+        query = self._sa.select(table).order_by(table.c.id)
+        if math.isfinite(since):
+            query = query.where(table.c.time >= since)
+        if edge is not None:
+            query = query.where(table.c.edge == edge)
+        with self._lock, self._begin() as connection:
+            return [
+                ForecastRow(row.time, row.due, row.edge, json.loads(row.seconds), row.source)
                 for row in connection.execute(query)
             ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import signal
 import threading
 from typing import Annotated, Any
@@ -26,8 +27,8 @@ def serve(
         list[str],
         typer.Argument(
             metavar="PLACE",
-            help="Directory of a RoutedStream, file of a control store, or spark:, control:, storm:"
-            " and a place.",
+            help="Directory of a RoutedStream, file or postgresql:// of a control store, or spark:,"
+            " control:, storm: and a place.",
             show_default=False,
         ),
     ],
@@ -69,9 +70,13 @@ def serve(
 
     pyroute serve spark:/shared/wordcount control:control.sqlite --port 9000
 
+    pyroute serve postgresql://reader@db/control
+
     pyroute serve storm:dir:/shared/settings --host 0.0.0.0
     """
     out = Output(quiet=quiet)
+    # What is wrong with a source is said below and on the page, not by the last resort of logging.
+    logging.getLogger("pyroute.serve").addHandler(logging.NullHandler())
     try:
         sources = _open(place)
         server = Server(
@@ -86,6 +91,8 @@ def serve(
     try:
         server.start()
         out.results.print(f"pyroute serve: {server.url}", soft_wrap=True)
+        for problem in server.watcher.problems:
+            out.warn(f"{problem}; looking again")
         if not is_loopback(host):
             out.warn("whoever has this address with its token can read the keys of the pipeline")
         while not ended.wait(0.5):

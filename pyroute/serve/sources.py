@@ -11,6 +11,8 @@ from pathlib import Path
 
 from pyroute.report import Report
 
+_DATABASES = ("postgresql://", "postgres://", "postgresql+psycopg://")
+
 
 class SourceError(Exception):
     """Why a source cannot be read now, in one line."""
@@ -39,9 +41,10 @@ def open_source(place: str) -> Source:
     Parameters
     ----------
     place
-        ``spark:DIR``, the directory of a `RoutedStream`; ``control:FILE``, the store of
-        `pyroute control`; ``storm:dir:PATH`` or ``storm:zk://HOST/PATH``, a store of settings.
-        Without the first word it is guessed from what is there.
+        ``spark:DIR``, the directory of a `RoutedStream`; ``control:FILE`` or
+        ``control:postgresql://USER@HOST/NAME``, the store of `pyroute control`; ``storm:dir:PATH``
+        or ``storm:zk://HOST/PATH``, a store of settings. Without the first word it is guessed from
+        what is there.
     """
     kind, _, rest = place.partition(":")
     if kind == "spark" and rest:
@@ -50,6 +53,8 @@ def open_source(place: str) -> Source:
         return _control(rest)
     if kind == "storm" and rest:
         return _settings(rest)
+    if place.startswith(("sqlite://", *_DATABASES)):
+        return _control(place)
     if place.startswith(("dir:", "zk://")):
         return _settings(place)
     path = Path(place)
@@ -70,12 +75,16 @@ def _spark(place: str) -> Source:
 
 
 def _control(place: str) -> Source:
-    from pyroute.serve.control import ControlStore
+    from pyroute.serve.control import ControlStore, PostgresStore
 
-    return ControlStore(place)
+    if place.startswith(_DATABASES):
+        return PostgresStore(place)
+    return ControlStore(place.removeprefix("sqlite:///"))
 
 
 def _settings(place: str) -> Source:
     from pyroute.serve.settings import Settings
 
+    if not place.startswith(("dir:", "zk://")) or place in ("dir:", "zk://"):
+        raise SourceError(f"storm: expected dir:PATH or zk://HOST:PORT/PATH, got {place}")
     return Settings(place)

@@ -211,7 +211,7 @@ def _dynamic(options: argparse.Namespace) -> Bolt:
     return DynamicBolt(options.target, store=options.store, bits=options.bits)
 
 
-_KINDS: dict[str, tuple[str, Callable[[Any], None], Callable[[Any], Bolt]]] = {
+KINDS: dict[str, tuple[str, Callable[[Any], None], Callable[[Any], Bolt]]] = {
     "router": ("routes records by a table, in native code", _router_arguments, _router),
     "source": (
         "the first operator: routes a spout's records, and takes part in reconfigurations",
@@ -235,7 +235,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m pyroute.storm", description="Runs a bolt as a child of Apache Storm."
     )
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
-    for name, (text, arguments, _) in _KINDS.items():
+    for name, (text, arguments, _) in KINDS.items():
         arguments(
             kinds.add_parser(
                 name, help=text, formatter_class=argparse.ArgumentDefaultsHelpFormatter
@@ -251,7 +251,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     take_stdio()
     try:
-        bolt = _KINDS[options.kind][2](options)
+        bolt = KINDS[options.kind][2](options)
     except (ImportError, AttributeError, OSError, TypeError, ValueError) as error:
         sys.exit(f"python -m pyroute.storm {options.kind}: {error}")
     bolt.run()

@@ -10,7 +10,7 @@ from pages import full
 from playwright.sync_api import sync_playwright
 
 from conftest import FLAGS, chromium
-from live_stream import Stream
+from live_stream import Control, Stream
 from pyroute import report
 from pyroute.serve import Server, Watcher, open_source
 
@@ -29,6 +29,24 @@ def live_stream(folder):
     return stream
 
 
+def live_control(path):
+    """Three workers, one of them slow for a while, with what was forecast and decided."""
+    control, random = Control(path), np.random.default_rng(5)
+    slow, begun = 1.0, 1_750_000_000.0
+    for turn in range(90):
+        slow += ((4.0 if 40 <= turn < 65 else 1.0) - slow) * 0.4
+        times = {f"w{n}": 5.0 + 0.4 * random.random() for n in range(3)}
+        times["w2"] *= slow
+        control.turn(begun + turn, times)
+        said = {name: each * (1 + 0.06 * random.standard_normal()) for name, each in times.items()}
+        control.foretell(begun + turn, said)
+    even = dict.fromkeys([f"w{n}" for n in range(3)], 1.0)
+    control.decide(1, {**even, "w2": 0.25}, "w2 3.9x the time")
+    control.decide(2, even, "all alike")
+    control.decide(3, {**even, "w2": 0.3}, "w2 3.3x the time")
+    return control
+
+
 def main():
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
@@ -38,6 +56,9 @@ def main():
         live_stream("stream")
         server = Server(Watcher([open_source("spark:stream")], title="wordcount"))
         server.start()
+        control = live_control("control.db")
+        other = Server(Watcher([open_source("control:control.db")], title="urls/spout->count"))
+        other.start()
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
 
         def take(url, file, part=None, scheme="light", height=760):
@@ -58,8 +79,11 @@ def main():
         take(url, "moves.png", "moves")
         take(url, "certificate.png", "certificate")
         take(server.url, "live.png", height=860)
+        take(other.url, "live-control.png", "forecast", height=1000)
         browser.close()
         server.stop()
+        other.stop()
+        control.connection.close()
     for path in sorted(IMAGES.glob("*.png")):
         print(f"{path.name}: {path.stat().st_size // 1024} KB", file=sys.stderr)
 

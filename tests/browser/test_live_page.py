@@ -1,10 +1,14 @@
 """The live page in a real browser: what changes is seen, what breaks is said, and it goes on."""
 
 import shutil
+import threading
+import time
 
 import pytest
 
 from live_stream import BIG, Stream
+from pyroute.control import Loop, Store
+from pyroute.control.store import Sample
 from pyroute.serve import Server, Watcher, open_source
 
 
@@ -33,28 +37,101 @@ def wait_for(page, script, argument=None):
     page.wait_for_function(script, arg=argument, timeout=60_000)
 
 
-def test_a_load_changes(watch, server, stream):
-    page = watch().open(server.url)
-    page.wait_for_selector(".bar .pill.ok")
-    page.click("#loads summary")
-    before = loads(page)
-    page.evaluate(
-        "() => { window.changed = null; const start = performance.now();"
-        " new MutationObserver(() => { window.changed ??= performance.now() - start; })"
-        ".observe(document.querySelector('#loads .figure'), {childList: true, subtree: true}); }"
-    )
-    stream.costs = stream.costs * 7
-    row = stream.batch()
-    wait_for(page, "() => window.changed !== null")
-    wait_for(
-        page,
-        "busiest => [...document.querySelectorAll('#loads tbody td:nth-child(2)')]"
-        ".some(td => Math.abs(Number(td.textContent.replaceAll(',', '')) - busiest) < 1)",
-        max(row["loads"]),
-    )
-    assert loads(page) != before
-    assert page.locator("#loads details").get_attribute("open") is not None  # stays open
-    assert "batch 2" in page.locator("#events li").first.inner_text()
+SHOWS = (
+    "load => [...document.querySelectorAll('#loads tbody td:nth-child(2)')]"
+    ".some(td => Math.abs(Number(td.textContent.replaceAll(',', '')) - load) < 1)"
+)
+
+
+def seconds_until_seen(page, change, times=10, within=2.0):
+    """How long changes took to be on the page, until one was there within the time.
+
+    A machine that does something else meanwhile may be late now and then, not every time.
+    """
+    took = []
+    for _ in range(times):
+        begun = time.monotonic()
+        wait_for(page, SHOWS, change())
+        took.append(time.monotonic() - begun)
+        if took[-1] <= within:
+            break
+    print("a load was on the page after", *(f"{each:.2f}" for each in took), "s")
+    return took
+
+
+def test_a_load_changes(watch, stream):
+    server = Server(Watcher([open_source(str(stream.directory))]))  # as `pyroute serve` looks
+    server.start()
+    try:
+        page = watch().open(server.url)
+        page.wait_for_selector(".bar .pill.ok")
+        page.click("#loads summary")
+        before = loads(page)
+
+        def change():
+            stream.costs = stream.costs * 7
+            return max(stream.batch()["loads"])
+
+        took = seconds_until_seen(page, change)
+        assert took[-1] <= 2.0, took
+        assert loads(page) != before
+        assert page.locator("#loads details").get_attribute("open") is not None  # stays open
+        assert f"batch {1 + len(took)}" in page.locator("#events li").first.inner_text()
+    finally:
+        server.stop()
+
+
+class Trend:
+    """A model: what comes is what was, and as much more as it became more."""
+
+    def predict(self, history):
+        target = history.target
+        return target[-1] + (target[-1] - target[-2] if len(target) > 1 else 0.0)
+
+
+def test_a_load_changes_under_control(watch, tmp_path):
+    """From the worker's load to the page: the loop at its 1 s, the store, the look, the browser."""
+    load = {"w0": 100.0, "w1": 200.0, "w2": 300.0}
+
+    def collect():
+        return [
+            Sample(time.time(), "h", name, {"records_per_s": each, "service_ms": each / 20})
+            for name, each in load.items()
+        ]
+
+    stop = threading.Event()
+    with Store.open(tmp_path / "control.db") as store:
+        loop = Loop("urls/spout->count", list(load), [collect], store=store, model=Trend())
+        turning = threading.Thread(target=loop.run, args=(stop,))
+        turning.start()
+        server = Server(Watcher([open_source(f"control:{tmp_path / 'control.db'}")]))
+        server.start()
+        try:
+            page = watch().open(server.url)
+            page.wait_for_selector("#loads svg")
+            page.click("#loads summary")
+
+            def change():
+                load["w1"] *= 3
+                return load["w1"]
+
+            took = seconds_until_seen(page, change)
+            assert took[-1] <= 2.0, took
+            # What was forecast stands beside what was measured, for each worker.
+            wait_for(page, "() => document.querySelectorAll('#forecast svg').length === 3")
+            page.click("#forecast summary")
+            wait_for(
+                page,
+                "() => ['measured', 'forecast'].every(line =>"
+                " [...document.querySelectorAll('#forecast tbody tr')].some(tr =>"
+                " tr.cells[0].textContent === 'w1' && tr.cells[2].textContent === line"
+                " && Number(tr.cells[3].textContent) > 0))",
+            )
+            assert "does not act" in page.locator(".facts").inner_text()
+        finally:
+            stop.set()
+            turning.join()
+            server.stop()
 
 
 def test_what_the_reader_did_stays(watch, server, stream):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from pyroute.control import ConfigStore
@@ -75,13 +76,19 @@ def test_workers_of_the_document(tmp_path):
     [
         (["--worker", "w0=x"], "--worker: expected NAME=PID"),
         ([], "--worker: expected names"),
-        (["--worker", "w0", "--worker", "w0"], "workers: expected distinct"),
+        (["--worker", "w0", "--worker", "w0"], "--worker: expected distinct"),
         (["--worker", "w0", "--policy", "x"], "policy: expected one of"),
         (["--worker", "w0", "--spark", "x"], "url: expected http"),
+        (["--worker", "=5"], "--worker: expected NAME=PID"),
+        (["--worker", "w0", "--store", "mysql://x/y"], "url: expected a path, sqlite"),
+        (["--worker", "w0", "--report"], "--store: expected one with --report"),
+        (["--worker", "w0", "--retrain", "600"], "--store: expected one with --report"),
+        (["--worker", "w0", "--reports", "--store", "{noise}"], "move the file away"),
     ],
 )
 def test_wrong_options(tmp_path, words, text):
-    done = demo(tmp_path, *words)
+    (tmp_path / "noise.db").write_bytes(b"nonsense" * 1000)
+    done = demo(tmp_path, *(str(tmp_path / "noise.db") if w == "{noise}" else w for w in words))
     assert done.returncode == 2
     assert text in done.stderr
     assert "Traceback" not in done.stderr
@@ -153,6 +160,35 @@ def test_ends_when_asked(tmp_path, number):
     with sqlite3.connect(tmp_path / "control.db") as store:
         assert store.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     store.close()
+
+
+def test_retraining_asks_the_command_that_trains(tmp_path, monkeypatch):
+    """What trains is `pyroute train` on the store; what it says is said when it fails."""
+    from pyroute.control.command import trainer
+    from pyroute.control.loop import History
+    from pyroute.control.predictor import Predictor
+
+    sizes = {"window": 2, "workers": 2, "features": 1, "layers2": 1, "hidden2": 1, "skip": True}
+    weights = [0.0] * 9 + [0.0, 0.0] + [0.5, 0.5]
+    model = Predictor.make(sizes, names=["queue_ms"], weights=weights)
+    seen = []
+
+    def run(words, **options):
+        seen.append(words)
+        if len(seen) == 1:
+            model.save(words[words.index("--out") + 1])
+            return subprocess.CompletedProcess(words, 0, "", "")
+        return subprocess.CompletedProcess(words, 2, "", "pyroute train: rows: expected more\n")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    train = trainer(str(tmp_path / "control.db"))
+    values = np.ones((3, 2))
+    made = train(History(("a", "b"), values, {"queue_ms": values}))
+    assert made.predict(np.ones((2, 2))) == pytest.approx(model.predict(np.ones((2, 2))))
+    assert f"-m pyroute train {tmp_path / 'control.db'} --out" in " ".join(seen[0])
+    assert seen[0][seen[0].index("--target") + 1] == "queue_ms"
+    with pytest.raises(RuntimeError, match="rows: expected more"):
+        train(History(("a", "b"), values, {}))
 
 
 def test_live_view():

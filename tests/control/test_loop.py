@@ -107,6 +107,34 @@ def test_a_slow_worker_is_relieved_and_comes_back(config, tmp_path):
         assert len(store.read(0.0, 1e9)) == 4 * 7
 
 
+class Rising:
+    """Says that every worker takes a tenth longer in the next period, and nothing of one."""
+
+    def predict(self, history):
+        said = 1.1 * history.target[-1]
+        said[3] = math.nan
+        return said
+
+
+def test_what_a_model_says_is_kept(tmp_path):
+    with Store.open(tmp_path / "control.db") as store:
+        world = World(store=store, model=Rising(), backtest=Backtest(least=3))
+        world.turn()
+        for _ in range(6):
+            world.service = {name: 1.1 * each for name, each in world.service.items()}
+            world.turn()
+        rows = store.forecasts(edge=NAME)
+        assert [(row.time, row.due) for row in rows] == [
+            (1000.0 + turn, 1001.0 + turn) for turn in range(7)
+        ]
+        assert rows[0].seconds == pytest.approx(dict.fromkeys(WORKERS[:3], 0.0055))
+        # Kept also while it does not count yet: it is judged by what is kept.
+        assert [row.source for row in rows] == ["persistence"] * 3 + ["forecast"] * 4
+    with Store.open(tmp_path / "other.db") as store:
+        World(store=store).turn(3)
+        assert store.forecasts() == []  # no model, no forecast
+
+
 @pytest.mark.parametrize("workers", [3, 7, 9, 100])
 def test_even_shares_that_a_circle_cannot_say_change_nothing(workers):
     names = [f"w{number}" for number in range(workers)]

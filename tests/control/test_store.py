@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from postgres import postgres  # noqa: F401
-from pyroute.control.store import DecisionRow, Reports, Sample, Store, StoreError
+from pyroute.control.store import DecisionRow, ForecastRow, Reports, Sample, Store, StoreError
+from pyroute.serve import SourceError, open_source
+from pyroute.serve.control import TURNS
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -20,7 +22,7 @@ def store(request, tmp_path):
         yield opened
         if request.param == "postgresql":  # one database for the session
             with opened._begin() as connection:
-                for table in ("samples", "layouts", "decisions", "events"):
+                for table in ("samples", "layouts", "forecasts", "decisions", "events"):
                     connection.exec_driver_sql(f"DELETE FROM {table}")
 
 
@@ -109,6 +111,85 @@ def test_decisions_and_events(store):
     assert store.events() == [(6.0, "config", "away")]
 
 
+def test_forecasts(store):
+    row = ForecastRow(5.0, 6.0, "t/a->b", {"w1": 0.25, "w2": 0.5}, "persistence")
+    store.foretell(row)
+    store.foretell(ForecastRow(6.0, 7.0, "t/a->b", {"w1": 0.3, "w2": math.nan}, "forecast"))
+    first, second = store.forecasts()
+    assert first == row
+    assert second.seconds == {"w1": 0.3}
+    assert [row.time for row in store.forecasts(5.5)] == [6.0]
+    assert store.forecasts(edge="other") == []
+    store.retention = 10.0
+    store.prune(15.5)
+    assert [row.time for row in store.forecasts()] == [6.0]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_store_of_the_first_schema_is_brought_up(store, damaged):
+    """Schema 1 had no forecasts; what it has stays, and only what lacks is made."""
+    store.write([sample(1.0, a=1.0)], received=1.0)
+    with store._begin() as connection:
+        connection.exec_driver_sql("DROP TABLE forecasts")
+        connection.exec_driver_sql("UPDATE pyroute_about SET value = '1'")
+        if damaged:  # another table is missing too
+            connection.exec_driver_sql("DROP TABLE events")
+    with Store.open(place(store)) as again:
+        assert len(again.read(0.0, 2.0)) == 1
+        again.foretell(ForecastRow(5.0, 6.0, "e", {"w1": 0.25}, "forecast"))
+        again.note(5.0, "config", "away")
+        with again._begin() as connection:
+            found = connection.exec_driver_sql("SELECT value FROM pyroute_about").scalar_one()
+        assert found == "2"
+    assert len(store.forecasts()) == 1
+
+
+def place(store):
+    return store.url if "psycopg" in store.url else store._engine.url.database
+
+
+def test_the_live_page_reads_it(store):
+    """The same page of both, through the reader's own connection."""
+    source = open_source(place(store))
+    for when in range(300):
+        workers = [sample(when, "h1", f"w{n}", service_ms=5.0 + when, backlog=n) for n in range(9)]
+        store.write(workers, received=1000.0 + when)
+        store.foretell(
+            ForecastRow(
+                1000.0 + when, 1001.0 + when, "t/a->b", {"w1": (6 + when) / 1000}, "forecast"
+            )
+        )
+    store.decide(DecisionRow(1000.0, "t/a->b", 3, {"w1": 0.25, "w2": 0.75}, "forecast", ("slow",)))
+    store.note(1001.0, "config", "away")
+    page = source.read()
+    series = {one.title: one for one in page.forecasts}
+    assert len(series) == 9
+    measured, forecast = series["w1"].lines
+    assert len(measured.values) == TURNS + 1
+    assert measured.values[1:-1] == forecast.values[1:-1]
+    assert forecast.values[-1] == pytest.approx(0.305)
+    assert [(share.name, share.share) for share in page.ratio] == [("w1", 0.25), ("w2", 0.75)]
+    assert [event.kind for event in page.events] == ["config", "ratio"]
+    store.write([sample(400.0, "h1", "w1", service_ms=7.0)], received=1400.0)
+    assert {one.title: one for one in source.read().forecasts}["w1"].lines[0].values[-1] == 0.007
+    source.close()
+
+
+def test_the_live_page_of_a_database_without_a_store(postgres):  # noqa: F811
+    with Store.open(postgres) as store, store._begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE pyroute_about RENAME TO away")
+    source = open_source(postgres)
+    try:
+        with pytest.raises(SourceError, match="no store of control"):
+            source.read()
+    finally:
+        with store._begin() as connection:
+            connection.exec_driver_sql("ALTER TABLE away RENAME TO pyroute_about")
+    assert source.read().title == "control"
+    source.close()
+    store.close()
+
+
 def test_many_threads(store):
     def write(worker):
         for when in range(20):
@@ -125,7 +206,7 @@ def test_many_threads(store):
 
 
 def test_two_stores_on_one_place(store):
-    with Store.open(store.url if "psycopg" in store.url else store._engine.url.database) as other:
+    with Store.open(place(store)) as other:
         other.write([sample(1.0, a=1.0)], received=1.0)
         store.write([sample(2.0, a=2.0)], received=2.0)
         assert len(other.read(0.0, 3.0)) == len(store.read(0.0, 3.0)) == 2
@@ -190,7 +271,7 @@ def test_damaged_in_use(tmp_path):
 def test_other_schema(tmp_path):
     with Store.open(tmp_path / "x.db") as store, store._begin() as connection:
         connection.exec_driver_sql("UPDATE pyroute_about SET value = '99'")
-    with pytest.raises(StoreError, match="expected schema 1, got 99"):
+    with pytest.raises(StoreError, match="expected schema 2, got 99"):
         Store.open(tmp_path / "x.db")
 
 

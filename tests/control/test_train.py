@@ -13,6 +13,7 @@ from click.testing import CliRunner  # noqa: E402
 
 from pyroute.cli.commands import of_function  # noqa: E402
 from pyroute.control import Predictor, train  # noqa: E402
+from pyroute.control.mixed import load  # noqa: E402
 from pyroute.control.train import baselines, command, fitting, table  # noqa: E402
 
 QUICK = train.Config(
@@ -310,6 +311,17 @@ def test_command(file, tmp_path, monkeypatch):
         assert out.read_bytes() == first
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"readings.csv", "cpu.weights"}
+
+
+def test_command_of_a_mixed_model(file, tmp_path):
+    out = tmp_path / "cpu.weights"
+    done = call(*options(file, out), "--kind", "mixed", "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert [row["name"] for row in told["rows"]] == ["persistence", "mixed"]
+    assert (told["target"], told["window"], told["workers"]) == ("cpu", 10, 2)
+    assert load(out).predict(np.ones((10, 4))).shape == (2,)
+    assert {path.name for path in tmp_path.iterdir()} == {"readings.csv", "cpu.weights"}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyroute.control.train.fitting import Config, Model, Progress, fit
     from pyroute.control.train.frame import Frame, from_store, read
+    from pyroute.control.train.mixing import fit_mixed
     from pyroute.control.train.network import Network, Shape, forward
     from pyroute.control.train.table import compare
 
@@ -23,6 +24,7 @@ _MODULES = {
     "Shape": "network",
     "compare": "table",
     "fit": "fitting",
+    "fit_mixed": "mixing",
     "forward": "network",
     "from_store": "frame",
     "read": "frame",
@@ -37,6 +39,7 @@ __all__ = [
     "Shape",
     "compare",
     "fit",
+    "fit_mixed",
     "forward",
     "from_store",
     "read",

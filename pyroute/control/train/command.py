@@ -12,9 +12,13 @@ import typer
 
 from pyroute.cli.options import Debug, Json, Quiet
 from pyroute.cli.output import CommandError, Output
+from pyroute.cli.reading import expect_place
+from pyroute.control.mixed import Mixed, load
+from pyroute.control.predictor import Predictor
 from pyroute.control.train.baselines import BASELINES
-from pyroute.control.train.fitting import Config, Model, Progress, fit
+from pyroute.control.train.fitting import Config, Progress, fit
 from pyroute.control.train.frame import Frame, filled, from_store, read
+from pyroute.control.train.mixing import fit_mixed
 from pyroute.control.train.table import Table, compare
 
 __all__ = ["train"]
@@ -61,7 +65,11 @@ def train(
         typer.Option(metavar="S", help="Seconds of a step. None: the usual difference of times."),
     ] = None,
     kind: Annotated[
-        str, typer.Option(metavar="NAME", help="better, idrnn or flat (as the paper prints them).")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="better, mixed (the same and trees), idrnn or flat (as the paper prints them).",
+        ),
     ] = "better",
     window: Annotated[int, typer.Option(min=1, metavar="N", help="Steps of a window.")] = 10,
     layers: Annotated[int, typer.Option(min=1, metavar="N", help="GRU layers of a tier.")] = 2,
@@ -95,6 +103,9 @@ def train(
     pyroute train store.db --target service_ms --log service_ms -o service.weights
     """
     output = Output(json=json, quiet=quiet)
+    expect_place(out, "--out")
+    if Path(source).is_dir():
+        raise CommandError(f"{source}: expected a file or a store, got a directory")
     frame = _frame(source, time, worker, target, feature, machine or [], step)
     config = _config(kind, window, layers, hidden, members, blocks, tuple(log or ()), frame)
     start = round(len(frame) * (1 - judge))
@@ -107,14 +118,14 @@ def train(
     parts = [out.with_name(f"{out.name}.{name}.part") for name in ("judged", "all")]
     kept = out.with_name(f"{out.name}.judged")
     with _progress(output, "judged", config) as shown:
-        model = _once(frame[:start], config, seed, parts[0], kept, shown)
+        model = _once(kind, frame[:start], config, seed, parts[0], kept, shown)
     names = tuple(BASELINES) if baselines else ("persistence",)
     table = compare(
         frame, start, {kind: [model]}, lags=window, baselines=names, runs=10, progress=output.say
     )
     with _progress(output, "all rows", config) as shown:
-        final = fit(frame, config, seed=seed, checkpoint=parts[1], progress=shown)
-    final.predictor().save(out)
+        final = _fitted(kind, frame, config, seed, parts[1], shown)
+    final.save(out)
     for path in (kept, parts[0].with_suffix(".mark")):
         path.unlink(missing_ok=True)
     ratio = table.ratio(kind)[0]
@@ -127,7 +138,21 @@ def train(
     output.document(_document(out, final, table, kind, ratio))
 
 
+def _fitted(
+    kind: str,
+    frame: Frame,
+    config: Config,
+    seed: int,
+    part: Path,
+    shown: Callable[[Progress], None],
+) -> Predictor | Mixed:
+    if kind == "mixed":
+        return fit_mixed(frame, config, seed=seed, checkpoint=part, progress=shown)
+    return fit(frame, config, seed=seed, checkpoint=part, progress=shown).predictor()
+
+
 def _once(
+    kind: str,
     frame: Frame,
     config: Config,
     seed: int,
@@ -136,13 +161,11 @@ def _once(
     shown: Callable[[Progress], None],
 ) -> Any:
     """The model of the older rows; kept, because a stop may come after it."""
-    from pyroute.control.predictor import Predictor
-
     mark = part.with_suffix(".mark")
-    identity = repr((config, seed, len(frame), float(filled(frame.matrix).sum())))
+    identity = repr((kind, config, seed, len(frame), float(filled(frame.matrix).sum())))
     if kept.exists() and mark.exists() and mark.read_text("utf-8") == identity:
-        return Predictor.load(kept)
-    predictor = fit(frame, config, seed=seed, checkpoint=part, progress=shown).predictor()
+        return load(kept)
+    predictor = _fitted(kind, frame, config, seed, part, shown)
     predictor.save(kept)
     mark.write_text(identity, "utf-8")
     return predictor
@@ -178,14 +201,14 @@ def _config(
         known = ", ".join([*frame.features, *frame.columns])
         raise CommandError(f"--log: expected one of {known}, got {', '.join(sorted(unknown))}")
     common: dict[str, Any] = {"window": window, "members": members, "blocks": blocks, "log": log}
-    if kind == "better":
-        return Config(layers2=layers, hidden2=hidden, refit=True, **common)
+    if kind in ("better", "mixed"):
+        return Config(layers2=layers, hidden2=hidden, refit=kind == "better", **common)
     if kind == "idrnn":
         sizes = {"layers1": layers, "layers2": layers, "hidden1": hidden, "hidden2": hidden}
         return Config.printed(**sizes, **common)
     if kind == "flat":
         return Config.flat(layers1=layers, hidden1=hidden, **common)
-    raise CommandError(f"--kind: expected better, idrnn or flat, got {kind}")
+    raise CommandError(f"--kind: expected better, mixed, idrnn or flat, got {kind}")
 
 
 @contextlib.contextmanager
@@ -232,13 +255,15 @@ def _show(output: Output, table: Table, kind: str) -> None:
     output.results.print(grid)
 
 
-def _document(out: Path, model: Model, table: Table, kind: str, ratio: float) -> dict[str, Any]:
+def _document(
+    out: Path, model: Predictor | Mixed, table: Table, kind: str, ratio: float
+) -> dict[str, Any]:
     return {
         "weights": str(out),
         "kind": kind,
-        "target": model.names[model.shape.machine],
-        "window": model.shape.window,
-        "workers": model.shape.workers,
+        "target": model.target,
+        "window": model.window,
+        "workers": model.workers,
         "judged_from": table.start,
         "to_persistence": _finite(ratio),
         "rows": [

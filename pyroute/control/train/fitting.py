@@ -49,6 +49,9 @@ class Config:
         Where these rows are: "last", the latest ones; "spread", ten blocks spread over all rows,
         others for every member; "random", drawn at random as in the paper, which leaks across
         time. Of a block, windows that reach into it are not trained on.
+    spare
+        Of blocks that are spread, early stopping looks at every other one alone: the rest is for
+        whoever wants to judge what training did not look at.
     refit
         Train again on all rows, for as many steps as were best: the latest rows count too.
     rate, batch, decay, average
@@ -77,6 +80,7 @@ class Config:
     log: tuple[str, ...] = ()
     validation: float = 0.2
     order: Literal["last", "spread", "random"] = "last"
+    spare: bool = False
     refit: bool = False
     rate: float = 2e-3
     batch: int = 256
@@ -363,14 +367,13 @@ def _steps(
     return optimiser, block, judged
 
 
-def _split(
-    data: _Data, config: Config, member: int, seed: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Samples to train on and to validate on, as (step, worker)."""
-    steps, workers = data.wanted.shape
+def held_rows(
+    config: Config, steps: int, member: int, seed: int
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Rows that a member is validated on, those that are spared, and those not trained on."""
     first = config.window
     count = max(1, round(config.validation * (steps - first)))
-    held = np.zeros(steps, bool)
+    held, spared = np.zeros(steps, bool), np.zeros(steps, bool)
     if config.order == "random":
         chance = np.random.default_rng([seed, member, 2**31])
         held[chance.choice(np.arange(first, steps), count, replace=False)] = True
@@ -378,13 +381,26 @@ def _split(
         period = max(2 * config.window, (steps - first) // 10)
         size = max(1, round(config.validation * period))
         turn = round(member * period * 0.38) % period  # the golden section: far from the others
-        held[first:] = (np.arange(steps - first) + turn) % period >= period - size
+        at = np.arange(steps - first) + turn
+        held[first:] = at % period >= period - size
+        if config.spare:
+            spared[first:] = held[first:] & (at // period % 2 == 1)
     else:
         held[max(first, steps - count) :] = True
     near = held.copy()
     if config.order != "random":  # windows that reach into the block, and those it reaches into
         for shift in range(1, config.window + 1):
             near[shift:] |= held[:-shift]
+    return held & ~spared, spared, near
+
+
+def _split(
+    data: _Data, config: Config, member: int, seed: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Samples to train on and to validate on, as (step, worker)."""
+    steps, workers = data.wanted.shape
+    first = config.window
+    held, _, near = held_rows(config, steps, member, seed)
     rows = np.arange(steps)
     usable = np.asarray(data.known).any(axis=1)
     sides = []

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pyroute.control.mixed import Mixed
 from pyroute.control.predictor import Predictor
 from pyroute.control.train.baselines import BASELINES, Forecaster, Persistence, one_step
 from pyroute.control.train.frame import Floats, Frame, filled
@@ -18,7 +19,7 @@ __all__ = ["Native", "Row", "Table", "compare", "errors"]
 class Native:
     """A predictor as a forecaster of the table."""
 
-    def __init__(self, predictor: Predictor) -> None:
+    def __init__(self, predictor: Predictor | Mixed) -> None:
         self.predictor = predictor
 
     def one_step(self, frame: Frame, start: int) -> Floats:
@@ -94,7 +95,7 @@ def errors(forecast: Floats, actual: Floats) -> Floats:
 def compare(
     frame: Frame,
     start: int,
-    models: dict[str, Sequence[Forecaster | Predictor]],
+    models: dict[str, Sequence[Forecaster | Predictor | Mixed]],
     *,
     lags: int = 10,
     horizon: int = 12,
@@ -136,7 +137,7 @@ def compare(
     def judge(name: str, contenders: Sequence[Any]) -> None:
         rmse, normal, free = [], [], []
         for each in contenders:
-            made: Forecaster = Native(each) if isinstance(each, Predictor) else each
+            made: Forecaster = Native(each) if isinstance(each, Predictor | Mixed) else each
             found = one_step(made, frame, start)
             forecasts.setdefault(name, found)
             error = errors(found, actual)
