@@ -20,7 +20,8 @@ from spark_udf import _spark
 from spark_udf.columns import key
 
 REMEDY = (
-    "pyroute is not installed for the Python of this executor: install pyroute-core[spark] there,"
+    "pyroute is not installed for the Python of this executor, or a folder pyroute where Spark was"
+    " started hides it (a checkout: install it with --editable): install pyroute-core[spark] there,"
     " or ship it with spark.archives or addArtifacts (docs/spark.md); key, route, repartition and"
     " balance(method='exact') need it on the driver alone"
 )
