@@ -3,8 +3,14 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from bench import newcomer
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+if not (ROOT / "bench" / "newcomer.py").exists():  # tests that were copied elsewhere
+    pytest.skip("bench is not here", allow_module_level=True)
+
+sys.path.insert(0, str(ROOT))
+from bench import newcomer  # noqa: E402
 
 TEXT = """# pyroute
 
