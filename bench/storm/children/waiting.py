@@ -4,12 +4,13 @@
 it counted on, as [count, key]; `pass` sends records on, by whatever grouping its reader has.
 """
 
+import contextlib
 import fcntl
 import sys
 import time
 from collections import Counter
 
-from pyroute.storm.bolt import Bolt
+from pyroute.storm.bolt import Bolt, take_stdio
 from pyroute.storm.task_bolt import TaskBolt
 
 BATCH = 8
@@ -21,8 +22,20 @@ class Task(TaskBolt):
     max_batch = BATCH
     commit_every = 0.05
     seconds = 0.0
+    narrowed = False
+
+    def narrow(self):
+        """What waits in the pipe is on nobody's list: as little as the kernel allows.
+
+        It refuses while more than that waits; the first to come is Storm's configuration.
+        """
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(take_stdio()[0], fcntl.F_SETPIPE_SZ, 4096)
+            self.narrowed = True
 
     def process(self, records):
+        if not self.narrowed:
+            self.narrow()
         for record in records:
             record.state = (record.state or 0) + 1
         time.sleep(self.seconds * len(records))
@@ -46,7 +59,5 @@ class Pass(Bolt):
 
 kind, *rest = sys.argv[1:]
 if kind != "pass":
-    # What waits in the pipe is on nobody's list: as little as the kernel allows.
-    fcntl.fcntl(0, fcntl.F_SETPIPE_SZ, 4096)
     Task.seconds = float(rest[0]) / 1000
 {"pass": Pass, "task": Task, "partial": Partial}[kind]().run()
