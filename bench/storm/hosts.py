@@ -165,20 +165,24 @@ def run(storm: cluster.Cluster, folder: Path, case: Case, scale: Scale) -> dict[
 
 
 def cases(scale: Scale) -> list[tuple[Case, int]]:
-    """What is run, and how often: the judged ones three times."""
+    """What is run, and how often: the judged ones three times, the others at 4 KB twice."""
     free = Case("colocated", 100, free=True)
     if scale.quick:
         both = [Case(arm, 100, size) for size in (PADDING, 20_000) for arm in ("hash", "colocated")]
         return [(case, 1) for case in [*both, Case("worst", 100), Case(ONE, 100, 20_000), free]]
-    base = [(Case(arm, locality), 3) for locality in LOCALITIES for arm in ARMS]
+    base = [
+        (Case(arm, locality), 3 if locality == 100 and arm != "worst" else 2)
+        for locality in LOCALITIES
+        for arm in ARMS
+    ]
     swept = [
-        (Case(arm, locality, padding), 3 if padding == PADDINGS[-1] else 1)
+        (Case(arm, locality, padding), 1)
         for padding in PADDINGS
         for locality in LOCALITIES[1:]
         for arm in ARMS
         if padding != PADDING
     ]
-    alone = [(Case(ONE, 100, padding), 3) for padding in PADDINGS]
+    alone = [(Case(ONE, 100, padding), 1) for padding in PADDINGS]
     return [*base, *swept, *alone, (free, 3)]
 
 

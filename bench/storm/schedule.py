@@ -119,10 +119,10 @@ def run(
     folder.mkdir()
     (folder / "lines").write_text(lines)
     tasks, rate, busy = load
-    span = 15.0 if scale.quick or not rate else 40.0
+    span = 15.0 if scale.quick or not rate else 25.0
     storm.submit(description(folder, arm, tasks, rate, busy))
     cluster.wait_for("records", lambda: any(row[1] for row in read_times(folder)))
-    time.sleep(10.0 if scale.quick else 15.0)
+    time.sleep(10.0 if scale.quick else 12.0)
     start, failed = time.time(), failed_of(folder)
     time.sleep(span)
     found = times_of(read_times(folder), start, time.time())
@@ -137,7 +137,7 @@ def run(
 
 def loads(scale: Scale) -> list[tuple[int, bool, int]]:
     """Tasks, whether it is real work, repetitions."""
-    return [(2, True, 1)] if scale.quick else [(2, True, 3), (10, False, 3)]
+    return [(2, True, 1)] if scale.quick else [(2, True, 3), (10, False, 2)]
 
 
 def measure(scale: Scale) -> dict[str, Any]:

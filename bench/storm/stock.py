@@ -51,7 +51,7 @@ def bursts(seed: int) -> list[str]:
 
 
 def span(scale: Scale) -> tuple[int, int]:
-    return scale.pick(40_000, 25_000), scale.pick(60_000, 20_000)
+    return 25_000, scale.pick(30_000, 20_000)
 
 
 def arms(scale: Scale) -> list[Arm]:
@@ -71,7 +71,7 @@ def measure(scale: Scale) -> dict[str, Any]:
     ):
         for short, (title, lines) in streams.items():
             print(title, flush=True)
-            given = (arms(scale), lines, span(scale), scale.pick(3, 1))
+            given = (arms(scale), lines, span(scale), scale.pick(2, 1))
             out[title] = keyed.measured(storm, Path(name) / short, *given)
     return out
 

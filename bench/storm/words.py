@@ -31,7 +31,7 @@ def lines_of(path: Path) -> list[str]:
 
 def span(scale: Scale) -> tuple[int, int]:
     """Records before, and those that are measured."""
-    return scale.pick(40_000, 25_000), scale.pick(60_000, 20_000)
+    return 25_000, scale.pick(30_000, 20_000)
 
 
 def arms(scale: Scale) -> list[Arm]:
@@ -47,7 +47,7 @@ def measure(scale: Scale) -> dict[str, Any]:
         cluster.Cluster(slots=1) as storm,
         cluster.logged(storm),
     ):
-        folder, turns = Path(name) / "words", scale.pick(3, 1)
+        folder, turns = Path(name) / "words", scale.pick(2, 1)
         return keyed.measured(storm, folder, arms(scale), lines_of(path), span(scale), turns)
 
 
