@@ -20,7 +20,8 @@ def key(sequence: int, keys: int) -> int:
 def spout(id: str = "spout", **options: Any) -> Component:  # noqa: A002
     """Options: records, rate (records a second, 0: all it can), keys, type, padding, folder.
 
-    `file` has lines of key, tab and padding, sent over and over; `again=False` sends nothing twice.
+    `file` has lines of key, tab and padding, sent over and over; `again=False` sends nothing twice;
+    `gentle` records at first go one by one (with a folder).
     """
     return {"id": id, "kind": "spout", **options}
 

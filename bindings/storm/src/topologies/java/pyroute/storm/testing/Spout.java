@@ -30,7 +30,8 @@ import org.apache.storm.tuple.Values;
  * i + n, and so on. With a "file" of tab-separated lines, key and padding are those of line sequence modulo lines. With a folder it
  * remembers how far everything was acked, and starts there again; a file "stop" there ends it, and ID-i.times has a line per second:
  * milliseconds since 1970, records acked, and p50, p99, most and mean of their times in microseconds. "again": false, and what fails is
- * counted alone.
+ * counted alone. "gentle": so many records at first go one by one, each when the one before is acked, so that what a rate sends does
+ * not pile up before bolts that are still starting.
  */
 final class Spout extends BaseRichSpout {
     private static final long serialVersionUID = 1L;
@@ -38,6 +39,7 @@ final class Spout extends BaseRichSpout {
     private final String id;
     private final long records;
     private final double rate;
+    private final int gentle;
     private final int keys;
     private final String type;
     private final String padding;
@@ -67,6 +69,7 @@ final class Spout extends BaseRichSpout {
         id = (String) given.get("id");
         records = ((Number) given.getOrDefault("records", Long.MAX_VALUE)).longValue();
         rate = ((Number) given.getOrDefault("rate", 0)).doubleValue();
+        gentle = ((Number) given.getOrDefault("gentle", 0)).intValue();
         keys = ((Number) given.getOrDefault("keys", 1000)).intValue();
         type = (String) given.getOrDefault("type", "text");
         char[] fill = new char[((Number) given.getOrDefault("padding", 20)).intValue()];
@@ -139,7 +142,7 @@ final class Spout extends BaseRichSpout {
         save();
         Long sequence = again.poll();
         if (sequence == null) {
-            if (next >= end || rate > 0 && sent > (System.nanoTime() - started) * 1e-9 * rate) {
+            if (next >= end || early() || rate > 0 && sent > (System.nanoTime() - started) * 1e-9 * rate) {
                 return;
             }
             sequence = next;
@@ -152,6 +155,15 @@ final class Spout extends BaseRichSpout {
         }
         emitted.increment();
         collector.emit(values(sequence), sequence);
+    }
+
+    /** While the first records go one by one: the clock of the rate begins after them. */
+    private boolean early() {
+        if (sent > gentle || gentle == 0) {
+            return false;
+        }
+        started = System.nanoTime() - (long) (rate > 0 ? sent / rate * 1e9 : 0);
+        return !open.isEmpty();
     }
 
     private Values values(long sequence) {
