@@ -15,7 +15,7 @@ TITLE = "LocalCluster: groupings"
 
 def measure(scale: Scale) -> dict[str, Any]:
     names = ["fieldsGrouping", "RoutedGrouping"]
-    return local.arms_of(names, scale, 3 if scale.quick else 6)
+    return local.arms_of(names, scale, 3 if scale.quick else 14)
 
 
 def show(result: dict[str, Any]) -> Section:

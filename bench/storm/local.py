@@ -86,7 +86,7 @@ def arms_of(names: list[str], scale: Scale, repetitions: int) -> dict[str, dict[
 
 def measure(scale: Scale) -> dict[str, Any]:
     names = ["pystorm", "RouterBolt, JSON", "RouterShellBolt", "Java bolt"]
-    return arms_of(names, scale, 2 if scale.quick else 3)
+    return arms_of(names, scale, 2 if scale.quick else 5)
 
 
 def table_of(section: Section, arms: dict[str, Any]) -> tuple[dict[str, Spread], dict[str, Spread]]:
