@@ -25,6 +25,7 @@ SECTIONS = {
     "groupings": "groupings",
     "move": "move",
     "hosts": "hosts",
+    "unacked": "unacked",
     "schedule": "schedule",
     "split": "split",
     "words": "words",

@@ -20,7 +20,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Backtest", "Outlook", "Verdict", "error_ratio", "judge", "replay"]
+__all__ = [
+    "Backtest",
+    "Outlook",
+    "Verdict",
+    "error_ratio",
+    "judge",
+    "replay",
+    "standard_errors",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -78,6 +86,17 @@ def error_ratio(forecasts: Any, actuals: Any, lasts: Any) -> tuple[float, int]:
         The ratio of the root mean squared errors (1 where both are zero, infinity where only
         persistence's is, NaN without a pair), and how many steps have a pair.
     """
+    theirs, naive = _squares(forecasts, actuals, lasts)
+    over, under = float(theirs.sum()), float(naive.sum())
+    if not len(naive):
+        return math.nan, 0
+    if under == 0:
+        return (1.0 if over == 0 else math.inf), len(naive)
+    return math.sqrt(over / under), len(naive)
+
+
+def _squares(forecasts: Any, actuals: Any, lasts: Any) -> tuple[Floats, Floats]:
+    """Squared errors of forecasts and of persistence, by step, workers added up as above."""
     forecast, actual, last = (_table(a) for a in (forecasts, actuals, lasts))
     if not forecast.shape == actual.shape == last.shape:
         shapes = forecast.shape, actual.shape, last.shape
@@ -86,17 +105,29 @@ def error_ratio(forecasts: Any, actuals: Any, lasts: Any) -> tuple[float, int]:
     with np.errstate(invalid="ignore", over="ignore"):
         theirs = np.where(known, (forecast - actual) ** 2, 0.0)
         naive = np.where(known, (last - actual) ** 2, 0.0)
-    steps = int(known.any(axis=1).sum())
-    if not steps:
-        return math.nan, 0
     by_worker = naive.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     usual = by_worker[by_worker > 0].mean() if (by_worker > 0).any() else 1.0
     # A worker that never changed has no error to divide by: the usual one of the others.
     by_worker = np.where(by_worker > 0, by_worker, usual)
-    over, under = float((theirs / by_worker).sum()), float((naive / by_worker).sum())
-    if under == 0:
-        return (1.0 if over == 0 else math.inf), steps
-    return math.sqrt(over / under), steps
+    steps = known.any(axis=1)
+    return (theirs / by_worker).sum(axis=1)[steps], (naive / by_worker).sum(axis=1)[steps]
+
+
+def standard_errors(forecasts: Any, actuals: Any, lasts: Any) -> float:
+    """How sure the gain over persistence is: its mean by step, by the standard error of that mean.
+
+    Squared errors have long tails, so that a single step can make a forecast look good or bad; then
+    the standard error is large. Arguments as of `error_ratio`; NaN with fewer than two steps.
+    """
+    theirs, naive = _squares(forecasts, actuals, lasts)
+    gains = naive - theirs
+    if len(gains) < 2:
+        return math.nan
+    mean = float(gains.mean())
+    spread = float(gains.std(ddof=1)) / math.sqrt(len(gains))
+    if not spread > abs(mean) * 1e-9:  # alike in every step, but for rounding
+        return math.copysign(math.inf, mean) if mean else 0.0
+    return mean / spread
 
 
 def judge(
@@ -107,6 +138,7 @@ def judge(
     least: int = 30,
     enter: float = 0.97,
     leave: float = 1.0,
+    sure: float = 1.5,
     was_in_force: bool = False,
 ) -> Verdict:
     """Whether a forecast is in force, from what it said and what came: a pure function.
@@ -119,17 +151,24 @@ def judge(
         Steps to compare before a forecast may be used.
     enter, leave
         It comes into force below the ratio `enter` and stays until it is at `leave` or above.
+    sure
+        Standard errors by which its gain must be above 0 to come into force; half of them to stay.
     was_in_force
-        Whether it was in force before: between the two bounds that decides.
+        Whether it was in force before: between the bounds that decides.
     """
     ratio, steps = error_ratio(forecasts, actuals, lasts)
     if steps < least:
         return Verdict(False, ratio, steps, f"persistence: {steps} of {least} steps compared")
-    bound = leave if was_in_force else enter
+    bound, wanted = (leave, sure / 2) if was_in_force else (enter, sure)
     words = f"{ratio:.3f} of the error of persistence over {steps} steps"
-    if ratio < bound:
-        return Verdict(True, ratio, steps, f"forecast: {words}")
-    return Verdict(False, ratio, steps, f"persistence: forecast has {words}, expected < {bound:g}")
+    if not ratio < bound:
+        words = f"persistence: forecast has {words}, expected < {bound:g}"
+        return Verdict(False, ratio, steps, words)
+    found = standard_errors(forecasts, actuals, lasts)
+    if found < wanted:
+        words = f"persistence: forecast has {words}, sure by {found:.2f} standard errors"
+        return Verdict(False, ratio, steps, f"{words}, expected {wanted:g}")
+    return Verdict(True, ratio, steps, f"forecast: {words}")
 
 
 class Backtest:
@@ -142,11 +181,8 @@ class Backtest:
     ----------
     window
         Steps that are looked back on.
-    least, enter, leave
+    least, enter, leave, sure
         As of `judge`.
-    recent
-        The forecast must also be below `leave` over this last part of the window: a model that
-        fails all at once is not protected by its past. 0 turns it off.
     """
 
     def __init__(
@@ -156,16 +192,16 @@ class Backtest:
         least: int = 30,
         enter: float = 0.97,
         leave: float = 1.0,
-        recent: int = 10,
+        sure: float = 1.5,
     ) -> None:
         if not 1 <= least <= window:
             raise ValueError(f"least: expected 1 to the window of {window}, got {least}")
         if not 0 < enter <= leave:
             raise ValueError(f"enter: expected above 0 and at most leave = {leave}, got {enter}")
-        if recent < 0:
-            raise ValueError(f"recent: expected 0 or more, got {recent}")
-        self.window, self.least, self.recent = window, least, recent
-        self.enter, self.leave = enter, leave
+        if not sure >= 0:
+            raise ValueError(f"sure: expected 0 or more, got {sure}")
+        self.window, self.least = window, least
+        self.enter, self.leave, self.sure = enter, leave, sure
         self._pairs: deque[tuple[Floats, Floats, Floats]] = deque(maxlen=window)
         self._last: Floats | None = None
         self._forecast: Floats | None = None
@@ -230,20 +266,14 @@ class Backtest:
         if not self._pairs:
             return judge([], [], [], least=self.least)
         columns = [np.stack(column) for column in zip(*self._pairs, strict=True)]
-        verdict = judge(
+        return judge(
             *columns,
             least=self.least,
             enter=self.enter,
             leave=self.leave,
+            sure=self.sure,
             was_in_force=self.verdict.in_force,
         )
-        if not verdict or not self.recent:
-            return verdict
-        ratio, steps = error_ratio(*(column[-self.recent :] for column in columns))
-        if steps and ratio >= self.leave:
-            words = f"persistence: forecast has {ratio:.3f} of its error over the last {steps}"
-            return Verdict(False, verdict.ratio, verdict.steps, f"{words} steps")
-        return verdict
 
 
 def replay(forecasts: Any, actuals: Any, lasts: Any, **options: Any) -> tuple[Floats, float]:

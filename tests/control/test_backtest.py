@@ -1,13 +1,14 @@
 """The back-test: a forecast is in force only while it beats persistence."""
 
 import math
+import statistics
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyroute.control.backtest import Backtest, error_ratio, judge, replay
+from pyroute.control.backtest import Backtest, error_ratio, judge, replay, standard_errors
 
 numbers = st.floats(-1e3, 1e3)
 tables = st.integers(1, 30).flatmap(
@@ -24,6 +25,47 @@ def test_ratio_is_that_of_the_errors(rows):
     assert steps == len(rows)
     if naive > 1e-100:
         assert ratio == pytest.approx(theirs / naive, rel=1e-9, abs=1e-12)
+
+
+@given(tables)
+def test_sure_is_the_mean_gain_by_its_standard_error(rows):
+    gains = [(last - actual) ** 2 - (forecast - actual) ** 2 for forecast, actual, last in rows]
+    found = standard_errors(*(list(column) for column in zip(*rows, strict=True)))
+    if len(rows) < 2:
+        assert math.isnan(found)
+        return
+    mean = statistics.fmean(gains)
+    error = statistics.stdev(gains) / math.sqrt(len(gains))
+    if error > 1e-6 * abs(mean) and max(map(abs, gains)) > 1e-100:
+        assert found == pytest.approx(mean / error, rel=1e-6, abs=1e-9)
+
+
+def test_one_lucky_step_is_not_enough():
+    """A gain of one step out of many is luck; the same gain in every step is not."""
+    actual, last = np.ones(60), np.zeros(60)
+    actual[30] = 100.0
+    lucky = last.copy()
+    lucky[30] = 99.0
+    assert error_ratio(lucky, actual, last)[0] < 0.1
+    verdict = judge(lucky, actual, last)
+    assert not verdict
+    assert "sure by 1.00 standard errors, expected 1.5" in verdict.reason
+    assert judge(lucky, actual, last, was_in_force=True)
+    assert judge(lucky, actual, last, sure=0.5)
+    assert judge(np.full(60, 0.9), np.ones(60), last)
+
+
+def test_fails_all_at_once():
+    """One step far off, after a hundred good ones, is the last that is used for a while."""
+    chance = np.random.default_rng(5)
+    actual = np.cumsum(chance.normal(size=300))
+    last, following = actual[:-1], actual[1:]
+    forecast = following + chance.normal(scale=0.5, size=299)
+    forecast[150] += 50.0
+    gate = Backtest(window=120)
+    sources = [gate.step(*pair).source for pair in zip(last, forecast, strict=True)]
+    assert set(sources[40:151]) == {"forecast"}
+    assert set(sources[151:260]) == {"persistence"}
 
 
 def test_workers_count_alike():
@@ -89,7 +131,7 @@ def test_useless_forecast_costs_little(seed):
 
 
 def test_missing_reports_and_models():
-    gate = Backtest(window=5, least=2, recent=0)
+    gate = Backtest(window=5, least=2)
     assert gate.step([1.0, math.nan]).source == "persistence"
     outlook = gate.step([math.nan, 2.0], [3.0, 4.0])
     assert outlook.values.tolist() == [1.0, 2.0]
@@ -125,7 +167,7 @@ def test_deterministic_and_inputs_kept():
 
 
 @pytest.mark.parametrize(
-    "options", [{"least": 0}, {"least": 121}, {"enter": 1.1}, {"recent": -1}, {"enter": 0}]
+    "options", [{"least": 0}, {"least": 121}, {"enter": 1.1}, {"sure": -1}, {"enter": 0}]
 )
 def test_bad_options(options):
     with pytest.raises(ValueError, match="expected"):

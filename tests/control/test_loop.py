@@ -401,7 +401,7 @@ class Oracle:
 
 
 def test_forecast_in_force_only_while_it_is_better():
-    world = Drifting(backtest=Backtest(window=20, least=5, recent=3))
+    world = Drifting(backtest=Backtest(window=20, least=5))
     world.loop.model = model = Oracle(world)
     status = world.turn(3)
     assert status.source == "persistence"
@@ -479,7 +479,7 @@ def predictor(weight):
 def test_predictor_of_this_package(tmp_path):
     """The native one: read from its file, in force while it is better, kept when the file tears."""
     path = tmp_path / "model.bin"
-    world = Drifting(weights=path, backtest=Backtest(window=20, least=5, recent=0))
+    world = Drifting(weights=path, backtest=Backtest(window=20, least=5))
     predictor(0.9).save(path)
     status = world.turn(15)
     assert status.problems == {}
@@ -521,7 +521,7 @@ def test_retraining_takes_the_better_model():
         return Line(1.0 if len(made) == 1 else 9.0)
 
     world = Drifting(
-        retrain=retrain, retrain_every=10.0, backtest=Backtest(window=40, least=5, recent=0)
+        retrain=retrain, retrain_every=10.0, backtest=Backtest(window=40, least=5)
     )
 
     def trained(count):

@@ -193,6 +193,24 @@ def test_hosts_page():
     assert "not measured" in text_of(hosts.show({"rows": quick}))
 
 
+def test_unacked_page(tmp_path):
+    rows = [
+        {"arm": case.arm, "locality": 100, "padding": case.padding, "free": case.free,
+         "acked": False, "rate": {"hash": 2000.0}.get(case.arm, 50_000.0), "local": 0.5,
+         "bytes": 2000.0, "turn": turn}
+        for case, times in unacked.cases(FULL)
+        for turn in range(times)
+    ]  # fmt: skip
+    shown = unacked.show({"rows": rows})
+    assert [goal.met for goal in shown.goals] == [True]
+    assert text_of(shown).count("4,000 B") == 3
+    for acked in (True, False):
+        folder = tmp_path / str(acked)
+        folder.mkdir()
+        made = hosts.description(folder, hosts.Case("hash", 100, acked=acked), 1)
+        assert made["conf"]["topology.acker.executors"] == (2 if acked else 0)
+
+
 def test_hosts_description(tmp_path):
     for arm in (*hosts.ARMS, hosts.ONE):
         folder = tmp_path / arm.replace(" ", "")
