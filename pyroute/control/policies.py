@@ -41,8 +41,13 @@ __all__ = [
 ]
 
 NAN = math.nan
-WELL = 2
-"""Periods in a row after which a trial ends well."""
+WELL, ENOUGH, LONG = 2, 20, 10
+"""A trial ends well after so many good periods in a row and so many records, or so many periods.
+
+A worker that is stopped now and then, or shares a CPU, is as fast as ever for a record or two."""
+RELAPSE, RELAPSES = 30, 3
+"""A worker that is sick again within so many periods came back too early: next time a trial takes
+twice as much, up to so many times."""
 PATIENCE = 8.0
 """A record of exponential length takes this many times the mean once in 3,000 times."""
 Ratio = Mapping[str, float]
@@ -222,6 +227,8 @@ class Even:
 class BanOnResidual:
     """The paper's policy: no records to the machine of a worker whose forecast failed.
 
+    A machine that runs more than half of the workers is not bypassed, only the worker is.
+
     The threshold is `q` times the median absolute deviation of the worker's past residuals (the
     paper gives none), and at least `least` of the median of the target, so that a quiet past does
     not make every tremor an alarm. Only a value above its forecast counts: a worker that is faster
@@ -259,8 +266,12 @@ class BanOnResidual:
             for name, value in seconds.items()
             if usual and ratio.get(name, 1.0) < little and value > slow
         }
-        hosts = {workers[name].host or name for name in wrong if name in workers}
-        sick = frozenset(name for name, seen in workers.items() if (seen.host or name) in hosts)
+        sick = frozenset(name for name in wrong if name in workers)
+        hosts = {workers[name].host or name for name in sick}
+        whole = frozenset(name for name, seen in workers.items() if (seen.host or name) in hosts)
+        # Where a machine is most of what there is, nothing is won by bypassing all of it.
+        if 2 * len(whole) <= len(workers):
+            sick = whole
         shares = {name: 0.0 if name in sick else 1.0 for name in dict.fromkeys([*ratio, *workers])}
         text = ", ".join(f"{name}: residual {value:.3g}" for name, value in sorted(wrong.items()))
         return Proposal(normalised(shares), sick, reason=text or "forecasts hold")
@@ -498,6 +509,14 @@ class Ban:
     seconds: float
     probing: bool = False
     well: int = 0  # periods in a row
+    records: float = 0.0  # done in them
+    relapses: int = 0  # how often it came back too early
+
+    @property
+    def over(self) -> bool:
+        """Whether the trial has shown that the worker is well."""
+        times = 2 ** min(self.relapses, RELAPSES)
+        return self.well >= WELL and (self.records >= times * ENOUGH or self.well >= times * LONG)
 
 
 @dataclass(frozen=True)
@@ -509,6 +528,7 @@ class Memory:
     bans: Mapping[str, Ban] = field(default_factory=dict)
     lowered: Mapping[str, float] = field(default_factory=dict)
     doubted: frozenset[str] = frozenset()
+    ended: Mapping[str, Ban] = field(default_factory=dict)  # `until` is when the trial ended
 
     def moved(self, seconds: float) -> Memory:
         """The same, on a clock that was set by so many seconds."""
@@ -518,6 +538,7 @@ class Memory:
             {name: replace(ban, until=ban.until + seconds) for name, ban in self.bans.items()},
             {name: when + seconds for name, when in self.lowered.items()},
             self.doubted,
+            {name: replace(ban, until=ban.until + seconds) for name, ban in self.ended.items()},
         )
 
 
@@ -576,14 +597,16 @@ class Guard:
             reasons.append(f"the clock went back by {memory.time - now:.3g} s")
             memory = memory.moved(now - memory.time)
         ratio = normalised({name: ratio.get(name, 0.0) for name in proposal.shares})
-        bans, notes = self._bans(memory.bans, statistics, proposal, ratio, now)
+        bans, ended, notes = self._bans(memory, statistics, proposal, ratio, now)
         target = self._target(proposal, bans, ratio)
         target, held = self._held(target, ratio, memory.lowered, bans, now)
         recent = tuple(when for when in memory.changes if now - 60.0 < when)
         band = self.dead_band / len(target)
         doubted = frozenset(name for name in target if target[name] < ratio[name] - band)
         confirmed = not doubted or bool(doubted & memory.doubted)
-        memory = replace(memory, time=now, bans=bans, changes=recent, doubted=doubted)
+        memory = replace(
+            memory, time=now, bans=bans, changes=recent, doubted=doubted, ended=ended
+        )
         moved = max((abs(target[name] - ratio[name]) for name in target), default=0.0)
         # Back to even is worth a change however small, or shares would rest beside it.
         settles = moved > self.resolution and max(target.values()) - min(target.values()) < 1e-9
@@ -615,13 +638,16 @@ class Guard:
 
     def _bans(
         self,
-        before: Mapping[str, Ban],
+        memory: Memory,
         statistics: Statistics,
         proposal: Proposal,
         ratio: Ratio,
         now: float,
-    ) -> tuple[dict[str, Ban], list[str]]:
-        bans = {name: ban for name, ban in before.items() if name in proposal.shares}
+    ) -> tuple[dict[str, Ban], dict[str, Ban], list[str]]:
+        """Bans and trials from now on, trials that ended a while ago, and what to say."""
+        bans = {name: ban for name, ban in memory.bans.items() if name in proposal.shares}
+        latest = now - RELAPSE * self.period
+        ended = {name: ban for name, ban in memory.ended.items() if ban.until > latest}
         notes: list[str] = []
         for name, ban in list(bans.items()):
             if not ban.probing and now >= ban.until:
@@ -631,15 +657,16 @@ class Guard:
             elif ban.probing and name in proposal.sick:
                 if self._copes(statistics, name):
                     # Slow, but it answers: the trial goes on and nothing changes.
-                    bans[name] = replace(ban, well=0)
+                    bans[name] = replace(ban, well=0, records=0.0)
                     continue
                 longer = min(2 * ban.seconds, self.longest_ban * self.period)
-                bans[name] = Ban(now + longer, longer)
+                bans[name] = Ban(now + longer, longer, relapses=ban.relapses)
                 notes.append(f"{name} is still sick: bypassed for {longer:.3g} s")
             elif ban.probing and name not in proposal.unknown and self._heard(statistics, name):
-                bans[name] = replace(ban, well=ban.well + 1)
-                if ban.well + 1 >= WELL:
-                    del bans[name]
+                done = statistics.workers[name].completed * self.period
+                bans[name] = replace(ban, well=ban.well + 1, records=ban.records + done)
+                if bans[name].over:
+                    ended[name] = replace(bans.pop(name), until=now)
                     notes.append(f"{name} is well again")
         for name in sorted(proposal.unknown):
             if name not in bans and not ratio.get(name, 0.0) > 0:
@@ -647,10 +674,15 @@ class Guard:
                 notes.append(f"{name} is new: on trial")
         for name in sorted(proposal.sick):
             if name not in bans:
-                bans[name] = Ban(now + self.ban * self.period, self.ban * self.period)
-                notes.append(f"{name} is bypassed for {self.ban * self.period:.3g} s")
+                seconds, relapses, again = self.ban * self.period, 0, ""
+                if name in ended:
+                    before = ended.pop(name)
+                    seconds = min(2 * before.seconds, self.longest_ban * self.period)
+                    relapses, again = before.relapses + 1, " again"
+                bans[name] = Ban(now + seconds, seconds, relapses=relapses)
+                notes.append(f"{name} is bypassed{again} for {seconds:.3g} s")
         self._keep_enough(bans, proposal, statistics, notes)
-        return bans, notes
+        return bans, ended, notes
 
     def _copes(self, statistics: Statistics, name: str) -> bool:
         """Whether it does what it gets on trial."""

@@ -1,5 +1,6 @@
 """Policies and their guard: pure, bounded, and never without a worker."""
 
+import dataclasses
 import math
 import random
 
@@ -105,6 +106,19 @@ def test_paper_bans_the_machine():
     better = {**residuals, "a": [*quiet, -0.02]}  # faster than was expected
     statistics = p.Statistics(0.0, workers, better)
     assert not p.BanOnResidual()(statistics, None, p.even(workers), 0.0).sick
+
+
+def test_one_machine_for_all_is_not_bypassed():
+    workers = {name: p.Measurement(0.005, 100.0, 100.0, host="h1") for name in "abcd"}
+    residuals = {name: [0.0, 0.0, 0.0, 0.02 if name == "a" else 0.0] for name in workers}
+    workers["a"] = p.Measurement(0.025, 100.0, 20.0, host="h1")
+    for hosts, sick in (("1111", "a"), ("1112", "a"), ("1122", "ab"), ("1222", "a")):
+        placed = {
+            name: dataclasses.replace(each, host=f"h{host}")
+            for (name, each), host in zip(workers.items(), hosts, strict=True)
+        }
+        statistics = p.Statistics(0.0, placed, residuals)
+        assert p.BanOnResidual()(statistics, None, p.even(workers), 0.0).sick == set(sick)
 
 
 def test_residual_threshold_grows_with_the_noise():
@@ -256,6 +270,55 @@ def test_re_admission():
     for _ in range(2):
         turns.turn(well)
     assert turns.ratio == pytest.approx(p.even("abcd"))
+
+
+def on_trial(*, per_second):
+    """Turns until worker d is on trial, and what is seen of it when it looks well."""
+    turns = Turns(p.Guard(ban=2))
+    turns.turn(gone(5.0))
+    well = seen(0.005, 0.005, 0.005, 0.005).workers
+    asleep = p.Statistics(0.0, {**well, "d": p.Measurement(arrived=0.0, completed=0.0)})
+    for _ in range(2):
+        turns.turn(asleep)
+    assert turns.ratio["d"] == pytest.approx(turns.guard.probe)
+    quick = p.Measurement(0.005, per_second, per_second)
+    return turns, p.Statistics(0.0, {**well, "d": quick})
+
+
+def test_a_trial_takes_enough_records():
+    """Two quick records are luck: twenty, or ten periods, end a trial."""
+    for per_second, periods in ((4.0, 5), (10.0, 2), (100.0, 2), (0.5, 10)):
+        turns, well = on_trial(per_second=per_second)
+        for _ in range(periods - 1):
+            turns.turn(well)
+            assert turns.ratio["d"] == pytest.approx(turns.guard.probe)
+        turns.turn(well)
+        assert turns.ratio == pytest.approx(p.even("abcd"))
+
+
+def test_a_slow_record_begins_the_trial_anew():
+    turns, well = on_trial(per_second=4.0)
+    slow = p.Statistics(0.0, {**well.workers, "d": p.Measurement(0.5, 4.0, 2.0)})
+    for _ in range(5):
+        for statistics in (well, well, well, slow):
+            turns.turn(statistics)
+    assert turns.ratio["d"] == pytest.approx(turns.guard.probe)
+
+
+def test_a_relapse_makes_the_next_trial_longer():
+    """A worker that looks well on trial and is not comes back less and less often."""
+    turns = Turns(p.Guard(ban=2, hold=0, changes_per_minute=None), p.PredictedValue())
+    back = []
+    for turn in range(200):
+        slow = 0.05 if turns.ratio["d"] > 0.1 else 0.005
+        before = turns.ratio["d"]
+        turns.turn(seen(0.005, 0.005, 0.005, slow))
+        if before <= turns.guard.probe and turns.ratio["d"] > 0.1:
+            back.append(turn)
+    gaps = [b - a for a, b in zip(back, back[1:], strict=False)]
+    assert gaps[0] > back[0]
+    assert gaps[0] < gaps[1] < gaps[2]
+    assert max(gaps) <= turns.guard.longest_ban + 2 + 2**p.RELAPSES * p.LONG
 
 
 def test_a_slow_one_on_trial_stays_on_trial():
