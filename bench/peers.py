@@ -16,6 +16,7 @@ class Scale:
     quick: bool
     seed: int
     missing: list[str] = field(default_factory=list)
+    turns: int = 0  # of every arm, where a section asks; 0: as many as it thinks right
 
     @property
     def repetitions(self) -> int:
@@ -23,6 +24,10 @@ class Scale:
 
     def pick(self, full: int, quick: int) -> int:
         return quick if self.quick else full
+
+    def often(self, full: int, quick: int) -> int:
+        """How many turns."""
+        return self.turns or self.pick(full, quick)
 
     def peer(self, name: str) -> ModuleType | None:
         """The module, or None with its name noted."""

@@ -1,6 +1,6 @@
 """What does routing cost and gain inside Storm?
 
-    python -m bench.storm [--only SECTION ...] [--quick] [--write] [--page]
+    python -m bench.storm [--only SECTION ...] [--turns N] [--quick] [--write] [--page]
 
 Each section starts a Storm of its own. --write keeps the raw figures under bench/storm/results/ and
 makes RESULTS.md of all that are there; without it a run prints only. --page measures nothing and
@@ -67,6 +67,7 @@ def main() -> int:
     )
     parser.add_argument("--quick", action="store_true", help="less work, rougher figures")
     parser.add_argument("--write", action="store_true", help="keep the figures, write the page")
+    parser.add_argument("--turns", type=int, default=0, help="of every arm of the papers' figures")
     parser.add_argument("--page", action="store_true", help="measure nothing, write the page")
     parser.add_argument("--seed", type=int, default=workloads.SEED)
     arguments = parser.parse_args()
@@ -75,7 +76,7 @@ def main() -> int:
         print(why, file=sys.stderr)
         return 1
     for name in [] if arguments.page else arguments.only or SECTIONS:
-        raw = measure(name, Scale(arguments.quick, arguments.seed))
+        raw = measure(name, Scale(arguments.quick, arguments.seed, turns=arguments.turns))
         if arguments.write:
             page.RAW.mkdir(exist_ok=True)
             (page.RAW / f"{name}.json").write_text(json.dumps(raw, indent=1) + "\n")

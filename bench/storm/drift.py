@@ -53,7 +53,7 @@ def measure(scale: Scale) -> dict[str, Any]:
             folder = Path(name) / f"f{10 * change:.0f}"
             lines = lines_of(change, scale.seed)
             span = 20_000, scale.pick(40_000, 20_000)
-            out[f"{change:g}"] = keyed.measured(storm, folder, ARMS, lines, span, scale.pick(2, 1))
+            out[f"{change:g}"] = keyed.measured(storm, folder, ARMS, lines, span, scale.often(2, 1))
     return out
 
 

@@ -84,7 +84,7 @@ def measure(scale: Scale) -> dict[str, Any]:
         cluster.Cluster(slots=1) as storm,
         cluster.logged(storm),
     ):
-        for turn in range(scale.pick(2, 1)):
+        for turn in range(scale.often(2, 1)):
             for place in range(len(ARMS)):
                 number = (place + turn) % len(ARMS)
                 folder = Path(name) / f"growth-{number}-{turn}"

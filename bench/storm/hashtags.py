@@ -130,7 +130,7 @@ def settings(scale: Scale) -> list[tuple[tuple[str, int, bool], int]]:
     if scale.quick:
         return [(("20mbit", 4_000, changes), 1) for changes in (True, False)]
     return [
-        ((link, padding, changes), 2 if changes else 1)
+        ((link, padding, changes), scale.often(2, 1) if changes else 1)
         for link in LINKS
         for padding in PADDINGS
         for changes in ((True, False) if link == "20mbit" else (True,))

@@ -41,7 +41,7 @@ ONE = "one host"
 
 @dataclass(frozen=True)
 class Case:
-    """What is run; the link of `free` ones has no limit, without `acked` Storm follows no record."""
+    """What is run: `free` ones without a limit of the link, others than `acked` without ackers."""
 
     arm: str
     locality: int

@@ -144,7 +144,7 @@ def run(
 
 def loads(scale: Scale) -> list[tuple[int, bool, int]]:
     """Tasks, whether it is real work, repetitions."""
-    return [(2, True, 1)] if scale.quick else [(2, True, 3), (10, False, 2)]
+    return [(2, True, 1)] if scale.quick else [(2, True, scale.often(3, 1)), (10, False, 1)]
 
 
 def measure(scale: Scale) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def measure(scale: Scale) -> dict[str, Any]:
     ):
         for short, (title, lines) in streams.items():
             print(title, flush=True)
-            given = (arms(scale), lines, span(scale), scale.pick(2, 1))
+            given = (arms(scale), lines, span(scale), scale.often(2, 1))
             out[title] = keyed.measured(storm, Path(name) / short, *given)
     return out
 

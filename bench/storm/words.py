@@ -17,7 +17,7 @@ from bench.storm.keyed import Arm
 
 TITLE = "Words with drift: throughput over theta_max"
 EVERY = 20
-TOLERANCES = (0.02, 0.08, 0.3)
+TOLERANCES = (0.02, 0.3)
 ABSENT = "Not measured: congress_words.parquet was not found; PYROUTE_DATA names its folder."
 
 
@@ -47,7 +47,7 @@ def measure(scale: Scale) -> dict[str, Any]:
         cluster.Cluster(slots=1) as storm,
         cluster.logged(storm),
     ):
-        folder, turns = Path(name) / "words", scale.pick(2, 1)
+        folder, turns = Path(name) / "words", scale.often(2, 1)
         return keyed.measured(storm, folder, arms(scale), lines_of(path), span(scale), turns)
 
 

@@ -604,9 +604,7 @@ class Guard:
         band = self.dead_band / len(target)
         doubted = frozenset(name for name in target if target[name] < ratio[name] - band)
         confirmed = not doubted or bool(doubted & memory.doubted)
-        memory = replace(
-            memory, time=now, bans=bans, changes=recent, doubted=doubted, ended=ended
-        )
+        memory = replace(memory, time=now, bans=bans, changes=recent, doubted=doubted, ended=ended)
         moved = max((abs(target[name] - ratio[name]) for name in target), default=0.0)
         # Back to even is worth a change however small, or shares would rest beside it.
         settles = moved > self.resolution and max(target.values()) - min(target.values()) < 1e-9

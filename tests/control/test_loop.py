@@ -520,9 +520,7 @@ def test_retraining_takes_the_better_model():
             raise RuntimeError("diverged")
         return Line(1.0 if len(made) == 1 else 9.0)
 
-    world = Drifting(
-        retrain=retrain, retrain_every=10.0, backtest=Backtest(window=40, least=5)
-    )
+    world = Drifting(retrain=retrain, retrain_every=10.0, backtest=Backtest(window=40, least=5))
 
     def trained(count):
         """What was wrong until the next training was over."""

@@ -1,6 +1,7 @@
 """Policies and their guard: pure, bounded, and never without a worker."""
 
 import dataclasses
+import itertools
 import math
 import random
 
@@ -315,7 +316,7 @@ def test_a_relapse_makes_the_next_trial_longer():
         turns.turn(seen(0.005, 0.005, 0.005, slow))
         if before <= turns.guard.probe and turns.ratio["d"] > 0.1:
             back.append(turn)
-    gaps = [b - a for a, b in zip(back, back[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(back)]
     assert gaps[0] > back[0]
     assert gaps[0] < gaps[1] < gaps[2]
     assert max(gaps) <= turns.guard.longest_ban + 2 + 2**p.RELAPSES * p.LONG

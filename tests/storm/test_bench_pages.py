@@ -10,7 +10,7 @@ from bench.spark.page import section_of, with_goals
 from bench.storm import (
     __main__ as runner,
 )
-from bench.storm import cluster, drift, growth, hashtags, hosts, keyed, page, stock, words
+from bench.storm import cluster, drift, growth, hashtags, hosts, keyed, page, stock, unacked, words
 from bench.storm.keyed import Arm
 
 QUICK = Scale(quick=True, seed=1)
