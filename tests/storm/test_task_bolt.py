@@ -438,6 +438,36 @@ Sum(key=["word", "n"]).run()
     assert state == {("x", 5): {"n": 10}, ("x", 7): {"n": 7}}
 
 
+def test_commits_while_more_is_there(tmp_path):
+    """A batch takes as long as the test says: records are committed and acked before its end."""
+    script = """
+import time
+from pathlib import Path
+from pyroute.storm.task_bolt import TaskBolt
+
+
+class Slow(TaskBolt):
+    commit_every = 0.02
+
+    def apply(self, record):
+        record.state = (record.state or 0) + 1
+        while record.id == "id299" and not Path({file!r}).exists():
+            time.sleep(0.01)
+        time.sleep(0.002)
+
+
+Slow(key="word").run()
+"""
+    file = tmp_path / "go on"
+    with OneTask(tmp_path, script=script.replace("{file!r}", repr(str(file)))) as task:
+        task.records(*((i, [f"id{i}", "anna"]) for i in range(300)))
+        task.heard(acks=200)  # the last one is not done, and is not waited for
+        assert not file.exists()
+        file.touch()
+        task.heard(acks=100)
+    assert read_state(tmp_path / "state" / "count" / "0") == {"anna": 300}
+
+
 @pytest.mark.parametrize(
     ("fields", "row", "what"),
     [
