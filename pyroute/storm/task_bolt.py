@@ -112,6 +112,12 @@ class _Fields:
         return tuple(values[at] for at in self.key)
 
 
+def _low(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"low: expected an int, got {value!r}")
+    return value
+
+
 def flat(value: Any) -> Any:
     """A value that Storm carries from one worker to another: a list becomes its JSON text."""
     if isinstance(value, list | tuple):
@@ -222,6 +228,7 @@ class TaskBolt(Participant):
             seconds, encode=self.encode_state, decode=self.decode_state, now=time.time
         )
         self._fields: dict[tuple[str | None, str], _Fields] = {}
+        self._nameless: set[str | None] = set()
         self._held: dict[bytes, Record] = {}
         self._handles = 0
         self._stats = KeyStats(window=1)
@@ -274,8 +281,10 @@ class TaskBolt(Participant):
             fields = self._fields_of(component, stream)
             identifier = None if fields.id is None else values[fields.id]
             one = Record(record, values, fields.key_of(values), identifier)
+            if identifier is None:
+                self._without_id(component)
             if fields.low is not None and one._sequence is not None:
-                self._keyed.seen.passed(one._sequence[0], values[fields.low])
+                self._keyed.seen.passed(one._sequence[0], _low(values[fields.low]))
             records.append(one)
         for one, number in zip(records, numbers_of([one.key for one in records]), strict=True):
             one._number = number
@@ -287,14 +296,18 @@ class TaskBolt(Participant):
         if fields is None:
             names = self.context.fields(component or "", stream)
             fields = _Fields(names, self.key_fields, self.id_field, self.low_field)
-            if fields.id is None and self.durable:
-                self.log(
-                    f"{component}: no field {self.id_field!r}: records that Storm replays are"
-                    " applied again",
-                    3,
-                )
             self._fields[component, stream] = fields
         return fields
+
+    def _without_id(self, component: str | None) -> None:
+        """Say it, once for each component."""
+        if self.durable and component not in self._nameless:
+            self._nameless.add(component)
+            self.log(
+                f"{component}: records without {self.id_field!r}: those that Storm replays are"
+                " applied again",
+                3,
+            )
 
     def _ready(self, record: Record) -> bool:
         """Whether to apply a record now; else it is held, sent on or failed here."""

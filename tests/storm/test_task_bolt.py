@@ -307,7 +307,7 @@ Count(key="word", {options}).run()
 class OneTask(Jvm):
     """A single task, alone: its own operator, no manager."""
 
-    def __init__(self, folder, options="", fields=("id", "word"), conf=None, script=COUNT):
+    def __init__(self, folder, options="", fields=("id", "word"), conf=None, script=COUNT, more=()):
         self.fields = list(fields)
         folder = Path(folder)
         folder.mkdir(exist_ok=True)
@@ -317,7 +317,7 @@ class OneTask(Jvm):
                 folder,
                 {"pyroute.state": str(folder / "state"), **(conf or {})},
                 **{
-                    "task->component": {"1": "spout", "2": "count"},
+                    "task->component": {"1": "spout", "2": "count", **dict(more)},
                     "taskid": 2,
                     "source->stream->fields": {"spout": {"default": self.fields}},
                 },
@@ -416,6 +416,15 @@ def test_without_ids_says_so(tmp_path):
     assert read_state(tmp_path / "state" / "count" / "0") == {"anna": 2}
 
 
+def test_ids_that_are_null_say_so(tmp_path):
+    """As a source without ids sends them."""
+    with OneTask(tmp_path) as task:
+        task.records((11, [None, "anna"]), (12, [None, "anna"]))
+        heard = task.hear_until(lambda m: m.get("id") == "12")
+        assert sum("are applied again" in m.get("msg", "") for m in heard) == 1
+    assert read_state(tmp_path / "state" / "count" / "0") == {"anna": 2}
+
+
 def test_a_batch_with_its_states(tmp_path):
     script = """
 from pyroute.storm.task_bolt import TaskBolt
@@ -474,6 +483,7 @@ Slow(key="word").run()
         (["id", "other"], ["a", "anna"], "key: expected one of the fields"),
         (["id", "word"], [1.5, "anna"], "id: expected text, an int or"),
         (["id", "word"], ["a", 1.5], "expected int, str"),
+        (["id", "word", "low"], ['["s",1]', "anna", None], "low: expected an int, got None"),
     ],
 )
 def test_bad_records(tmp_path, fields, row, what):
@@ -506,6 +516,23 @@ def test_a_newer_process_takes_over(tmp_path):
             new.records((32, ["c", "anna"]))
             new.heard(acks=1)
     assert read_state(tmp_path / "state" / "count" / "0") == {"anna": 3}
+
+
+def test_another_topology_on_the_same_directory(tmp_path):
+    """Another number of tasks: keys would have two owners, or none; nothing is changed."""
+    with OneTask(tmp_path) as task:
+        task.records((11, ["a", "anna"]))
+        task.heard(acks=1)
+    with OneTask(tmp_path, more={"3": "count"}) as task:
+        heard = []
+        while (message := task.hear()) is not None:
+            heard.append(message)
+        assert any("expected tasks {'count': 1}, as" in m.get("msg", "") for m in heard)
+        assert task.wait() == 1
+    with OneTask(tmp_path, more={"3": "other"}) as task:
+        task.records((11, ["a", "anna"]), (12, ["b", "anna"]))
+        task.heard(acks=2)
+    assert read_state(tmp_path / "state" / "count" / "0") == {"anna": 2}
 
 
 def test_no_state_directory(tmp_path):
