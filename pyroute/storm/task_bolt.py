@@ -33,6 +33,7 @@ import numpy.typing as npt
 
 from pyroute.key_stats import KeyStats, Snapshot
 from pyroute.keys import Keys, keys
+from pyroute.protocol.errors import ProtocolError
 from pyroute.protocol.messages import Apply, Forward, Full, Hold, Send
 from pyroute.space_saving import PairSpaceSaving
 from pyroute.storm.bolt import Context
@@ -105,6 +106,11 @@ class _Fields:
         self.key = [names.index(name) for name in key]
         self.id = names.index(identifier) if identifier in names else None
         self.low = names.index(low) if low in names else None
+        self.least = len(names)
+
+    def check(self, values: Sequence[Any]) -> None:
+        if len(values) < self.least:
+            raise ProtocolError(f"tuple: expected {self.least} fields, got {len(values)}")
 
     def key_of(self, values: Sequence[Any]) -> Any:
         if len(self.key) == 1:
@@ -279,6 +285,7 @@ class TaskBolt(Participant):
         records = []
         for record, component, stream, values in came:
             fields = self._fields_of(component, stream)
+            fields.check(values)
             identifier = None if fields.id is None else values[fields.id]
             one = Record(record, values, fields.key_of(values), identifier)
             if identifier is None:

@@ -483,6 +483,8 @@ Slow(key="word").run()
         (["id", "other"], ["a", "anna"], "key: expected one of the fields"),
         (["id", "word"], [1.5, "anna"], "id: expected text, an int or"),
         (["id", "word"], ["a", 1.5], "expected int, str"),
+        (["id", "word"], ["a"], "tuple: expected 2 fields, got 1"),
+        (["id", "word"], [], "tuple: expected 2 fields, got 0"),
         (["id", "word", "low"], ['["s",1]', "anna", None], "low: expected an int, got None"),
     ],
 )
