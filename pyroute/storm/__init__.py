@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyroute.storm.dynamic_bolt import DynamicBolt
     from pyroute.storm.manager import ManagerBolt
     from pyroute.storm.protocol import Tuple
+    from pyroute.storm.routed_spout import RoutedSpout
     from pyroute.storm.router_bolt import RouterBolt
     from pyroute.storm.scheduler_bolt import SchedulerBolt, TrackedBolt
     from pyroute.storm.source_bolt import SourceBolt
@@ -25,6 +26,7 @@ __all__ = [
     "DynamicBolt",
     "ManagerBolt",
     "Record",
+    "RoutedSpout",
     "RouterBolt",
     "SchedulerBolt",
     "SourceBolt",
@@ -40,6 +42,7 @@ _PLACES = {
     "DynamicBolt": "dynamic_bolt",
     "ManagerBolt": "manager",
     "Record": "task_bolt",
+    "RoutedSpout": "routed_spout",
     "RouterBolt": "router_bolt",
     "SchedulerBolt": "scheduler_bolt",
     "SourceBolt": "source_bolt",

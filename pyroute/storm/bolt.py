@@ -129,28 +129,53 @@ def take_stdio() -> tuple[int, int]:
     return _taken[0]
 
 
-class _Printed(io.TextIOBase):
-    """Stands for `sys.stdout`: each line becomes a line of the log."""
+class _Lines(io.RawIOBase):
+    """Bytes for the log: each line becomes one of the log's."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
+        super().__init__()
         self._log = log
-        self._line = ""
+        self._rest = b""
         self._lock = threading.Lock()
 
     def writable(self) -> bool:
         return True
 
-    def write(self, text: str) -> int:
-        with self._lock:
-            *lines, self._line = (self._line + text).split("\n")
-        for line in lines:
-            self._log(line)
-        return len(text)
+    def fileno(self) -> int:
+        """For programs that are started: they write to stderr, as what is at 1 is by now."""
+        return 1
 
-    def finish(self) -> None:
-        """Log the last line, though it has no end."""
-        if self._line:
-            self.write("\n")
+    def write(self, data: Any) -> int:
+        given = bytes(data)
+        with self._lock:
+            *lines, self._rest = (self._rest + given).split(b"\n")
+        for line in lines:
+            self._log(line.decode("utf-8", "backslashreplace"))
+        return len(given)
+
+    def take_rest(self) -> str:
+        """The last line, which has no end."""
+        with self._lock:
+            rest, self._rest = self._rest, b""
+        return rest.decode("utf-8", "backslashreplace")
+
+
+class _Printed(io.TextIOWrapper):
+    """Stands for `sys.stdout`, in all that libraries do with it."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._lines = _Lines(log)
+        super().__init__(
+            self._lines,  # type: ignore[arg-type]
+            encoding="utf-8",
+            errors="backslashreplace",
+            newline="\n",
+            write_through=True,
+        )
+
+    def take_rest(self) -> str:
+        """The last line, which has no end."""
+        return self._lines.take_rest()
 
 
 class _Child:
@@ -173,6 +198,7 @@ class _Child:
     _protocol: Multilang
     _in: int
     _out: int
+    _printed: _Printed | None = None
 
     # What a user overrides -----------------------------------------------------------------
 
@@ -206,7 +232,7 @@ class _Child:
         self._send(ml.Metrics(name, params))
 
     def flush(self) -> None:
-        """Write what is buffered; the loop does it whenever it would wait."""
+        """Write what is buffered; the loop does it between two calls of your code."""
         with self._lock:
             self._write_out()
 
@@ -217,8 +243,8 @@ class _Child:
     def run(self) -> NoReturn:
         """Talk to Storm through stdin and stdout until the end; ends the process."""
         reads, writes = take_stdio()
-        printed = _Printed(self.log)
-        before, sys.stdout = sys.stdout, printed
+        self._printed = _Printed(self.log)
+        before, sys.stdout = sys.stdout, self._printed
         try:
             code = self.serve(reads, writes)
         finally:
@@ -284,7 +310,7 @@ class _Child:
                 while not ready.poll(self._timeout()):
                     self._when_idle()
                     self.flush()
-            self._when_idle()
+            self._between()
             self._read()
 
     def _timeout(self) -> float | None:
@@ -331,6 +357,12 @@ class _Child:
                         "stdout: expected Storm to read, got a closed pipe"
                     ) from None
 
+    def _between(self) -> None:
+        """Between two calls of user code: what is done does not wait for what is still to do."""
+        self._when_idle()
+        if self._buffer:
+            self.flush()
+
     def _emit(self, command: ml.Emit) -> tuple[int, ...] | None:
         self._send(command)
         if not command.need_task_ids:
@@ -375,16 +407,30 @@ class _Child:
 
     def _end(self, reason: str, code: int) -> int:
         """Say what happened, where somebody may hear it."""
+        heard = code != CLOSED and self._protocol.sending is ml.State.OPEN
         sys.stderr.write(f"pyroute.storm: {reason}\n")
         sys.stderr.flush()
-        with contextlib.suppress(Exception):
-            if code != CLOSED and self._protocol.sending is ml.State.OPEN:
+        with contextlib.suppress(ProtocolError, OSError):
+            if heard:
+                self._last_words(heard)
                 self._send(ml.Error(reason))
                 self.flush()
-        with contextlib.suppress(Exception):
+        try:
             self.finish()
+        except Exception:  # the process ends anyway, for a reason that was said before
+            sys.stderr.write(f"pyroute.storm: finish: {traceback.format_exc()}\n")
+        with contextlib.suppress(ProtocolError, OSError):
+            self._last_words(heard)
             self.flush()
         return code
+
+    def _last_words(self, heard: bool) -> None:
+        """What was printed without the end of its line."""
+        rest = "" if self._printed is None else self._printed.take_rest()
+        if rest and heard:
+            self.log(rest)
+        elif rest:
+            sys.stderr.write(f"{rest}\n")
 
 
 class Bolt(_Child):
@@ -503,6 +549,7 @@ class Bolt(_Child):
                 continue
             records = self._process(records)
             self._single(event)
+            self._between()
         self._process(records)
 
     def _single(self, event: ml.Event) -> None:

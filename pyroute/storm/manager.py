@@ -330,8 +330,8 @@ class ManagerBolt(Bolt):
         pairs: dict[tuple[str, str], PairSpaceSaving] = {}
         for before, after in topology.edges:
             if before in ready and after in ready:
-                for task in topology.tasks(before):
-                    text = self.reports[task]["pairs"].get(after)
+                for number in manager.routers[before].tasks:
+                    text = self.reports[Task(before, number)]["pairs"].get(after)
                     if text is not None:
                         sketch = PairSpaceSaving.from_bytes(base64.b64decode(text))
                         found = pairs.setdefault((before, after), PairSpaceSaving(sketch.capacity))
@@ -340,8 +340,12 @@ class ManagerBolt(Bolt):
             self.decision = "colocate: no pairs yet"
             return None
         names = sorted({name for edge in pairs for name in edge})
+        # Tasks that wait are not among them: a request takes them in.
         placement = {
-            name: {task.number: self.reports[task]["worker"] for task in topology.tasks(name)}
+            name: {
+                number: self.reports[Task(name, number)]["worker"]
+                for number in manager.routers[name].tasks
+            }
             for name in names
         }
         routers = {name: manager.routers[name] for name in names}

@@ -108,6 +108,15 @@ class Wiring:
             raise ValueError(f"task: expected one of the operators, got {identifier}")
         return found
 
+    def described(self) -> dict[str, Any]:
+        """What has to stay as it is while a state directory is in use."""
+        topology = self.topology
+        return {
+            "tasks": {name: len(topology.tasks(name)) for name in sorted(topology.operators)},
+            "edges": sorted([a, b] for a, b in topology.edges),
+            "keyed": sorted(topology.keyed),
+        }
+
     def first_routers(self) -> dict[str, Router]:
         """Those that are in force before the first reconfiguration: hashing alone."""
         routers = {}
@@ -226,6 +235,8 @@ class Participant(Bolt):
             for kind, content in self._take(sections):
                 if kind == b"M":
                     snapshot = content
+                elif kind == b"T":
+                    self._expect_wiring(json.loads(content))
                 elif kind == b"O":
                     into = _wire.Reader(content, _wire.MESSAGE)
                     self._sent = [decode(data) for data in into.items(_wire.Reader.data)]
@@ -247,7 +258,18 @@ class Participant(Bolt):
 
     def _everything(self) -> list[Section]:
         self._revision, self._sent_changed = self.machine.revision, False
-        return [*self._base(), (b"M", self.machine.snapshot()), self._sent_section()]
+        wiring: Section = (b"T", json.dumps(self.wiring.described()).encode())
+        return [*self._base(), wiring, (b"M", self.machine.snapshot()), self._sent_section()]
+
+    def _expect_wiring(self, known: dict[str, Any]) -> None:
+        """The routers in force name tasks of the topology that they were made for."""
+        for name, now in self.wiring.described().items():
+            if known.get(name, now) != now:
+                assert self._log is not None
+                raise ValueError(
+                    f"state: expected {name} {known[name]}, as {self._log.folder} was begun with,"
+                    f" got {now}"
+                )
 
     def _sent_section(self) -> Section:
         out = _wire.Writer(_wire.MESSAGE)

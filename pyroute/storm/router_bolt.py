@@ -56,7 +56,8 @@ class RouterBolt(Bolt):
     config, document
         Where newer routers come from: the address of a config store, and the name of a document
         whose value is `Router.to_bytes()` or the JSON of `Router.to_json()`. A router of a lower
-        version than the one in force is ignored.
+        version than the one in force is ignored. Where `router` is given too, it holds while the
+        store cannot be reached or read.
     linger
         Seconds that output may wait for more.
     pipe_size
@@ -161,12 +162,17 @@ class RouterBolt(Bolt):
         return fields
 
     def _open(self, url: str) -> None:
-        store = ConfigStore.open(url)
-        found = store.get(self._document)
-        if found is not None:
-            self._take(found)
-        self._store = store
-        self._watch = store.watch(self._document, self._hear)
+        """With a router of its own the bolt does not depend on the store: the watch goes on."""
+        self._store = ConfigStore.open(url, wait=self.router is None, timeout=5.0)
+        try:
+            found = self._store.get(self._document)
+            if found is not None:
+                self._take(found)
+        except (OSError, FormatError) as error:
+            if self.router is None:
+                raise
+            self.log(f"{self._document}: {error}; the router that was given stays in force", 3)
+        self._watch = self._store.watch(self._document, self._hear)
 
     def _hear(self, document: Document) -> None:
         with self._news_lock:  # another thread: the loop takes the newest when it comes by

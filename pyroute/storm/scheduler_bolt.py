@@ -18,10 +18,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from pyroute._core import FormatError
+from pyroute.keys import Keys
 from pyroute.posg import Report, Request, Scheduler, Tracker
 from pyroute.storm.bolt import Bolt, Context
 from pyroute.storm.protocol import Tuple
+from pyroute.storm.task_bolt import numbers_of
 
 _LARGEST = 60_000  # bytes of a datagram
 _AGAIN = 256  # records of a task after which it is told again where to report
@@ -113,7 +117,8 @@ class SchedulerBolt(Bolt):
         self.on_idle()
         values = [self._value(record) for record in records]
         columns = values if len(self.fields) == 1 else ["\x1f".join(map(str, v)) for v in values]
-        tasks = self.scheduler.schedule(columns, self._clock()).tolist()
+        named = Keys.from_ids(np.array(numbers_of(columns), np.uint64))  # of several types too
+        tasks = self.scheduler.schedule(named, self._clock()).tolist()
         asked = {request.position: request for request in self.scheduler.requests}
         for at, (record, task) in enumerate(zip(records, tasks, strict=True)):
             request = asked.get(at)

@@ -3,7 +3,9 @@
 A directory holds segments, `00000001.log` and up. Each begins with a base, all that is known, and
 every commit after it is appended and synced as one piece. Whoever opens the directory begins a new
 segment, created only if there is none of that number: who had it before finds that out at its next
-commit, and stops (`FencedError`) before anybody believes that commit. A torn end is no commit.
+commit, and stops (`FencedError`) before anybody believes that commit. A torn end is no commit: each
+is synced before the next begins. Damage before the end is another matter, because what follows it
+was believed: the directory is refused (`FormatError`), and not read up to there.
 
     frame: length u32 | CRC-32 u32 of the rest | sections
     section: kind u8 | length u32 | content
@@ -67,9 +69,8 @@ class Log:
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Self:
         """Take over the directory; made where there is none."""
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        sync_directory(path.parent)
+        path = Path(folder).absolute()
+        _make(path)
         number = 0
         while True:
             number = max([number, *_segments(path)]) + 1
@@ -78,12 +79,12 @@ class Log:
                 break
         sync_directory(path)
         # Only now: whatever its owner commits from here on, it is told that it lost.
-        loaded: list[list[Section]] = []
-        for older in sorted(_segments(path), reverse=True):
-            if older < number:
-                loaded = _read(_path(path, older))
-            if loaded:
-                break
+        try:
+            loaded = _newest(path, [older for older in _segments(path) if older < number])
+        except BaseException:
+            os.close(file)
+            _path(path, number).unlink(missing_ok=True)
+            raise
         log = cls(path, number, loaded)
         log._file = file
         return log
@@ -96,7 +97,15 @@ class Log:
         frame = _frame(sections)
         if not self._ready:
             frame = _MAGIC + frame
-        self._write(frame)
+        try:
+            self._write(frame)
+        except OSError:
+            # Half a commit is of no use to anybody, and may be what fills the disk. The file stays:
+            # it says who the owner is.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self._size)
+                os.lseek(self._file, self._size, os.SEEK_SET)
+            raise
         self._check()
         if not self._ready:
             self._ready, self._base = True, len(frame)
@@ -155,6 +164,27 @@ class Log:
         self.close()
 
 
+def _make(folder: Path) -> None:
+    """Make a directory and those above it that are missing; durable when it returns."""
+    missing = [folder, *folder.parents]
+    missing = missing[: next(i for i, each in enumerate(missing) if each.exists())]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        sync_directory(made.parent)
+
+
+def _newest(folder: Path, numbers: Sequence[int]) -> list[list[Section]]:
+    """Base and commits of the newest segment that has a base; nothing where none ever had."""
+    for number in sorted(numbers, reverse=True):
+        loaded = _read(_path(folder, number))
+        if loaded:
+            return loaded
+    if numbers and min(numbers) > 1:
+        # The ones before were removed, as they are once a base is on disk.
+        raise FormatError(f"{folder}: expected a segment with its base, got none: state is lost")
+    return []
+
+
 def _segments(folder: Path) -> list[int]:
     return [int(m[1]) for path in folder.iterdir() if (m := _SEGMENT.fullmatch(path.name))]
 
@@ -181,8 +211,15 @@ def _read(path: Path) -> list[list[Section]]:
     at, found = len(_MAGIC), []
     while at + _FRAME.size <= len(data):
         length, checksum = _FRAME.unpack_from(data, at)
+        if not length:
+            break  # torn: a file may be longer than what was written to it
         body = data[at + _FRAME.size : at + _FRAME.size + length]
         if len(body) != length or zlib.crc32(body) != checksum:
+            if at + _FRAME.size + length < len(data):
+                raise FormatError(
+                    f"{path}: expected commits up to its end, got damage at byte {at} of"
+                    f" {len(data)}: what was committed after it is not to be lost"
+                )
             break  # torn: nobody was told that it is there
         found.append(list(_sections(body)))
         at += _FRAME.size + length
@@ -567,12 +604,15 @@ def read_state(
     path = Path(folder)
     state = KeyedState(1.0, encode=bytes, decode=decode, now=lambda: 0.0)
     while True:
-        found: list[list[Section]] = []
+        numbers = _segments(path)
         try:
-            for number in sorted(_segments(path), reverse=True):
-                found = found or _read(_path(path, number))
+            found = _newest(path, numbers)
         except FileNotFoundError:  # the next segment took its place
             continue
+        except FormatError:
+            if numbers != _segments(path):
+                continue
+            raise
         break
     for sections in found:
         state.load(sections)

@@ -33,6 +33,7 @@ import numpy.typing as npt
 
 from pyroute.key_stats import KeyStats, Snapshot
 from pyroute.keys import Keys, keys
+from pyroute.protocol.errors import ProtocolError
 from pyroute.protocol.messages import Apply, Forward, Full, Hold, Send
 from pyroute.space_saving import PairSpaceSaving
 from pyroute.storm.bolt import Context
@@ -105,11 +106,22 @@ class _Fields:
         self.key = [names.index(name) for name in key]
         self.id = names.index(identifier) if identifier in names else None
         self.low = names.index(low) if low in names else None
+        self.least = len(names)
+
+    def check(self, values: Sequence[Any]) -> None:
+        if len(values) < self.least:
+            raise ProtocolError(f"tuple: expected {self.least} fields, got {len(values)}")
 
     def key_of(self, values: Sequence[Any]) -> Any:
         if len(self.key) == 1:
             return values[self.key[0]]
         return tuple(values[at] for at in self.key)
+
+
+def _low(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"low: expected an int, got {value!r}")
+    return value
 
 
 def flat(value: Any) -> Any:
@@ -222,11 +234,13 @@ class TaskBolt(Participant):
             seconds, encode=self.encode_state, decode=self.decode_state, now=time.time
         )
         self._fields: dict[tuple[str | None, str], _Fields] = {}
+        self._nameless: set[str | None] = set()
         self._held: dict[bytes, Record] = {}
         self._handles = 0
         self._stats = KeyStats(window=1)
         self._tally = KeyStats(window=1)
         self._counted = 0
+        self._seconds_each = max(1e-9, self.commit_every / 16)
         self._pairs: dict[str, tuple[list[Any], list[Any]]] = {}
         self.doubles = 0
         """Records that came again and were not applied again."""
@@ -248,10 +262,20 @@ class TaskBolt(Participant):
     # records ------------------------------------------------------------------------------------
 
     def _process(self, records: list[Tuple]) -> list[Tuple]:
-        if records:
+        """In portions of what is done in the time of a commit: acks wait for no more than that."""
+        done = 0
+        while done < len(records):
+            size = max(1, int(self.commit_every / self._seconds_each))
+            portion = records[done : done + size] if self.commit_every > 0 else records
+            done += len(portion)
+            began = self.now()
             with self._busy():
-                self._arrive([(r, r.component, r.stream, r.values) for r in records])
+                self._arrive([(r, r.component, r.stream, r.values) for r in portion])
                 self._commit_if_due()
+            each = (self.now() - began) / len(portion)
+            self._seconds_each = max(1e-9, (self._seconds_each + each) / 2)
+            if done < len(records):
+                self._between()
         return []
 
     def _forwarded(self, record: Tuple, component: str, stream: str, values: list[Any]) -> None:
@@ -261,10 +285,13 @@ class TaskBolt(Participant):
         records = []
         for record, component, stream, values in came:
             fields = self._fields_of(component, stream)
+            fields.check(values)
             identifier = None if fields.id is None else values[fields.id]
             one = Record(record, values, fields.key_of(values), identifier)
+            if identifier is None:
+                self._without_id(component)
             if fields.low is not None and one._sequence is not None:
-                self._keyed.seen.passed(one._sequence[0], values[fields.low])
+                self._keyed.seen.passed(one._sequence[0], _low(values[fields.low]))
             records.append(one)
         for one, number in zip(records, numbers_of([one.key for one in records]), strict=True):
             one._number = number
@@ -276,14 +303,18 @@ class TaskBolt(Participant):
         if fields is None:
             names = self.context.fields(component or "", stream)
             fields = _Fields(names, self.key_fields, self.id_field, self.low_field)
-            if fields.id is None and self.durable:
-                self.log(
-                    f"{component}: no field {self.id_field!r}: records that Storm replays are"
-                    " applied again",
-                    3,
-                )
             self._fields[component, stream] = fields
         return fields
+
+    def _without_id(self, component: str | None) -> None:
+        """Say it, once for each component."""
+        if self.durable and component not in self._nameless:
+            self._nameless.add(component)
+            self.log(
+                f"{component}: records without {self.id_field!r}: those that Storm replays are"
+                " applied again",
+                3,
+            )
 
     def _ready(self, record: Record) -> bool:
         """Whether to apply a record now; else it is held, sent on or failed here."""

@@ -2,6 +2,7 @@
 
 import json
 import textwrap
+import time
 
 import pytest
 
@@ -133,6 +134,101 @@ def test_prints_go_to_the_log(start):
     jvm.close()
     for line in ("before run", "raw", "from a program"):
         assert line in jvm.errors()
+
+
+@pytest.mark.parametrize(
+    ("code", "logged", "elsewhere"),
+    [
+        ('print("no end", end="")', ["no end"], None),
+        ('sys.stdout.buffer.write(b"bytes\\xff\\n")', ["bytes\\xff"], None),
+        ('subprocess.run(["echo", "hi"], stdout=sys.stdout)', [], "hi"),
+        (
+            "sys.stdout.reconfigure(line_buffering=True); print(sys.stdout.encoding)",
+            ["utf-8"],
+            None,
+        ),
+        ('print("\\ud800")', ["\\ud800"], None),
+        ('print("a\\nb", file=sys.__stdout__)', [], "a\nb"),
+    ],
+)
+def test_whatever_is_done_with_stdout(start, code, logged, elsewhere):
+    jvm = start(
+        f"""
+        import subprocess, sys
+        from pyroute.storm import Bolt
+
+        class Loud(Bolt):
+            def process(self, records):
+                {code}
+                self.ack(records[0])
+                raise SystemExit("enough")
+
+        Loud().run()
+        """
+    )
+    jvm.say(record(1, "a"))
+    heard = jvm.hear_until(lambda m: m["command"] == "error")
+    assert "enough" in heard[-1]["msg"]
+    assert [m["id"] for m in heard if is_ack(m)] == ["1"]
+    assert [m["msg"] for m in heard if m["command"] == "log"] == logged
+    assert jvm.wait() == 1
+    assert elsewhere is None or elsewhere in jvm.errors()
+
+
+def test_error_at_the_end_is_said(start):
+    jvm = start(
+        """
+        from pyroute.storm import Bolt
+
+        class Broken(Bolt):
+            def process(self, records):
+                pass
+
+            def finish(self):
+                print("last words", end="")
+                raise KeyError("in finish")
+
+        Broken().run()
+        """
+    )
+    assert jvm.close() == 3
+    for line in ("got the end of the stream", "KeyError: 'in finish'", "last words"):
+        assert line in jvm.errors()
+
+
+def test_what_is_done_does_not_wait_for_the_rest(start, tmp_path):
+    """All are there at once, and each takes until the test says so: acks come one by one."""
+    jvm = start(
+        """
+        import time
+        from pathlib import Path
+        from pyroute.storm import Bolt
+
+        class Slow(Bolt):
+            max_batch = 1
+            idle_seconds = 0.001
+            idle = 0
+
+            def process(self, records):
+                while not Path(records[0].values[0]).exists():
+                    time.sleep(0.005)
+                self.emit([self.idle], stream="idle")
+
+            def on_idle(self):
+                self.idle += 1
+
+        Slow().run()
+        """
+    )
+    files = [tmp_path / str(i) for i in range(5)]
+    jvm.say(*(record(i, str(file)) for i, file in enumerate(files)))
+    idle = []
+    for i, file in enumerate(files):
+        file.touch()
+        idle.append(jvm.hear()["tuple"][0])
+        assert jvm.hear() == {"command": "ack", "id": str(i)}
+        time.sleep(0.02)
+    assert idle[-1] > idle[0]  # between batches, although input was there all the time
 
 
 def test_signs_of_life_while_user_code_runs_but_not_for_ever(start, tmp_path):

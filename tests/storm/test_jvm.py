@@ -144,6 +144,27 @@ def test_refused_keys():
     assert "whole number of 64 bits" in answers[2]
 
 
+def test_keyed_consumers_are_refused(tmp_path):
+    """Whoever makes a RoutedGrouping says that two owners of a key do no harm."""
+    good = base64.b64encode(pr.Router(4).to_bytes()).decode()
+    bad = base64.b64encode(b"no router").decode()
+    mergeable, keyed, without, damaged = ask(
+        [
+            f"G mergeable dir:{tmp_path} {good} word",
+            f"G keyed dir:{tmp_path} {good} word",
+            f"G mergeable dir:{tmp_path} {good}",
+            f"G mergeable nowhere:x {bad} word",
+        ]
+    )
+    assert mergeable == "ok | ok | ok"
+    for made in keyed.split(" | "):
+        assert made.startswith("error mergeable: expected true, because a changed table gives a")
+        assert "state by key needs" in made
+    for made in without.split(" | "):
+        assert made.startswith("error fields: expected at least one")
+    assert all(made.startswith("error") for made in damaged.split(" | ")), damaged
+
+
 def test_jar_is_small_and_alone():
     """No class of Storm, no dependency: Storm is on every worker."""
     with zipfile.ZipFile(jars.pyroute()) as jar:

@@ -1,17 +1,23 @@
 """Keys move between tasks while records flow: counts stay exact, whatever is killed."""
 
+import base64
 import json
 import random
 import sys
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import pyroute as pr
 from effort import effort
 from pyroute.control import ConfigStore
+from pyroute.protocol import Task
+from pyroute.storm.bolt import Context
+from pyroute.storm.manager import ManagerBolt
+from pyroute.storm.reconfigure import Wiring
 from pyroute.storm.state import read_state
 from zookeeper import zookeeper  # noqa: F401 - a fixture
 
@@ -304,6 +310,31 @@ def test_the_manager_colocates(tmp_path):
     words_ = sorted(set(records))
     ours = routers[0].route(words_) == routers[1].route([f"tag of {word}" for word in words_])
     assert ours.mean() > 0.8
+
+
+def test_colocation_leaves_waiting_tasks_alone():
+    """Neither a report of a task without keys is needed, nor does it get keys."""
+    names = {"1": "split", "2": "states", "3": "states", "4": "states"}
+    names |= {"5": "tags", "6": "tags", "7": "tags", "8": "manager"}
+    context = Context({"task->component": names, "taskid": 8})
+    first = {"states": 2, "tags": 2}
+    bolt = ManagerBolt(planner="colocate", options={"max_imbalance": 0.5})
+    bolt.wiring = Wiring(context, ["split", "states", "tags"], "manager", None, first)
+    manager = SimpleNamespace(routers=bolt.wiring.first_routers())
+    pairs = pr.PairSpaceSaving(100)
+    words_ = [f"state{i}" for i in range(40)]
+    pairs.observe(words_, [f"tag of {word}" for word in words_])
+    text = base64.b64encode(pairs.to_bytes()).decode()
+    bolt._planned_at = 0.0
+    bolt.reports = {
+        Task(name, number): {"worker": f"worker{number}", "pairs": {"tags": text}}
+        for name in ("states", "tags")
+        for number in (0, 1)
+    }
+    routers = bolt._plan(manager)
+    assert set(routers) == {"states", "tags"}, bolt.decision
+    for router in routers.values():
+        assert router.tasks == (0, 1)
 
 
 def test_zookeeper_killed_during_a_move(tmp_path, zookeeper):  # noqa: F811

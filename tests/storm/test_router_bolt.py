@@ -202,3 +202,43 @@ def test_newer_routers_come_from_the_config_store(start, tmp_path):
         store.put("edge", first.to_bytes(), expect_version=3)  # an older one
         jvm.say(record("last", "moves", 0))
         assert answers(jvm, 1)[0]["last"]["task"] == 6 + 2**32
+
+
+@pytest.mark.parametrize("place", ["damaged", "away"])
+def test_a_router_of_its_own_needs_no_store(start, tmp_path, place):
+    """The store is damaged or away at the start: the bolt routes, and follows what comes later."""
+    url = f"dir:{tmp_path / 'store'}"
+    with ConfigStore.open(url) as store:
+        store.put("edge", pr.Router(2, version=5).to_bytes(), expect_version=0)
+        (file,) = (path for path in (tmp_path / "store").rglob("*1") if path.is_file())
+        file.write_bytes(file.read_bytes()[:-20])
+        if place == "away":
+            pytest.importorskip("kazoo")
+            url = "zk://127.0.0.1:1/nobody"
+        jvm = start(pr.Router(2, {"moves": 0}), {"key": 0, "config": url, "document": "edge"})
+        heard = jvm.hear()
+        assert heard["command"] == "log"
+        assert "the router that was given stays in force" in heard["msg"]
+        jvm.say(record(1, "moves", 0))
+        assert answers(jvm, 1)[0]["1"]["task"] == 5 + 2**32
+        if place == "away":
+            return
+        store.put("edge", pr.Router(2, {"moves": 1}, version=6).to_bytes(), expect_version=1)
+        for i in range(2, 100_000):
+            jvm.say(record(i, "moves", 0))
+            if answers(jvm, 1)[0][str(i)]["task"] == 6 + 2**32:
+                break
+        else:
+            pytest.fail("the new router never came")
+
+
+def test_a_damaged_store_alone_is_an_error(start, tmp_path):
+    url = f"dir:{tmp_path / 'store'}"
+    with ConfigStore.open(url) as store:
+        store.put("edge", pr.Router(2).to_bytes(), expect_version=0)
+    (file,) = (path for path in (tmp_path / "store").rglob("*1") if path.is_file())
+    file.write_bytes(file.read_bytes()[:-20])
+    jvm = start(None, {"key": 0, "config": url, "document": "edge"})
+    heard = jvm.hear_until(lambda m: m["command"] == "error")
+    assert "version 1: document: expected" in heard[-1]["msg"]
+    assert jvm.wait() == 1

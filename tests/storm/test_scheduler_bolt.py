@@ -61,6 +61,17 @@ def test_reports_come_back(tmp_path, mode):
     assert states[-1][0] != "ROUND_ROBIN", states[-1]
 
 
+def test_values_of_several_types(tmp_path):
+    """Which records meet in one batch is chance: it does not matter what types they have."""
+    rng = random.Random(2)
+    rows = [[rng.choice(["a", 7, None, True, "7"]), 0.1] for _ in range(400)]
+    with topology(tmp_path, "pooled", rows) as cluster:
+        cluster.timeout = 60.0
+        cluster.run(lambda: cluster.done or cluster.deaths)
+        assert cluster.deaths == 0, cluster.story()
+        assert not cluster.errors
+
+
 def test_killed(tmp_path):
     """A task or the scheduler dies: what was not acked comes again, reports find their way."""
     rows = [["quick", 0.2] for _ in range(2500)]

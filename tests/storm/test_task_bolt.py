@@ -1,7 +1,9 @@
 """Keyed state on disk: commits, torn ends, owners that lost, ids that come again."""
 
 import base64
+import errno
 import json
+import os
 import random
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from effort import effort
 from pyroute import FormatError
 from pyroute.protocol import FencedError
 from pyroute.storm.__main__ import _manager, _parser, main
-from pyroute.storm.state import KeyedState, Log, Seen, identity, read_state
+from pyroute.storm.state import _MAGIC, KeyedState, Log, Seen, _frame, identity, read_state
 from pyroute.storm.task_bolt import numbers_of, snapshot_of
 
 from .jvm import Jvm, setup
@@ -36,7 +38,7 @@ def test_second_start_continues(tmp_path):
 
 
 def test_torn_end_is_no_commit(tmp_path):
-    """Cut anywhere, or damaged anywhere: what is read is a prefix of what was committed."""
+    """Cut anywhere, or damaged in its end: what is read is a prefix of what was committed."""
     with Log.open(tmp_path) as log:
         log.append([(b"B", b"base")])
         for i in range(5):
@@ -48,7 +50,8 @@ def test_torn_end_is_no_commit(tmp_path):
     for cut in [*range(0, len(data), 3), *(-1 for _ in range(30))]:
         copy = bytearray(data[:cut]) if cut >= 0 else bytearray(data)
         if cut < 0:
-            copy[rng.randrange(8, len(copy))] ^= 1 << rng.randrange(8)
+            last = len(data) - len(_frame([(b"A", bytes(10))]))
+            copy[rng.randrange(last, len(copy))] ^= 1 << rng.randrange(8)
         folder = tmp_path / f"copy{random.random()}"
         folder.mkdir()
         (folder / segment.name).write_bytes(copy)
@@ -57,10 +60,85 @@ def test_torn_end_is_no_commit(tmp_path):
         assert len(found) < len(whole)
 
 
+def test_damage_before_the_end_is_refused(tmp_path):
+    """What follows it was acked: to go on from before it would lose that without a word."""
+    with Log.open(tmp_path) as log:
+        log.append([(b"B", b"base")])
+        sizes = [log._size]
+        for i in range(5):
+            log.append([(b"A", bytes([i]) * 10)])
+            sizes.append(log._size)
+    (segment,) = tmp_path.iterdir()
+    data = segment.read_bytes()
+    for begin in [len(_MAGIC), *sizes[:-2]]:
+        for at in (4, 8, 12):  # checksum, section, content; a damaged length looks like an end
+            damaged = bytearray(data)
+            damaged[begin + at] ^= 4
+            segment.write_bytes(damaged)
+            for opened in (Log.open, read_state):
+                with pytest.raises(FormatError, match=f"got damage at byte {begin} of {len(data)}"):
+                    opened(tmp_path)
+
+
+def test_zeros_at_the_end_are_torn(tmp_path):
+    """As after a power failure: the length of a file is on disk, what was written is not."""
+    with Log.open(tmp_path) as log:
+        log.append([(b"B", b"base")])
+    (segment,) = tmp_path.iterdir()
+    segment.write_bytes(segment.read_bytes() + bytes(100) + b"later page")
+    assert Log.open(tmp_path).loaded == [[(b"B", b"base")]]
+
+
+def test_a_base_that_went_missing_is_refused(tmp_path):
+    """A first segment without a base was never believed; a later one was."""
+    (tmp_path / "00000001.log").write_bytes(_MAGIC + b"torn")
+    (tmp_path / "00000002.log").write_bytes(b"")
+    with Log.open(tmp_path) as log:
+        assert log.loaded == []
+        log.append([(b"B", b"base")])
+    (segment,) = tmp_path.iterdir()
+    segment.write_bytes(segment.read_bytes()[:-1])
+    for opened in (Log.open, read_state):
+        with pytest.raises(FormatError, match="expected a segment with its base, got none"):
+            opened(tmp_path)
+
+
+def test_full_disk(tmp_path, monkeypatch):
+    """What does not fit is taken back: nothing is half there, and the next owner goes on."""
+    write = os.write
+
+    def full(file, data):
+        if left[0] <= 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        done = write(file, data[: min(len(data), left[0])])
+        left[0] -= done
+        return done
+
+    with Log.open(tmp_path) as log:
+        log.append([(b"B", b"base")])
+        size = log._size
+        left = [5]
+        monkeypatch.setattr("os.write", full)
+        with pytest.raises(OSError, match="No space"):
+            log.append([(b"A", bytes(100))])
+        assert (tmp_path / "00000001.log").stat().st_size == size
+    left = [20]
+    with Log.open(tmp_path) as log, pytest.raises(OSError, match="No space"):
+        log.append([(b"B", bytes(100))])
+    assert (tmp_path / "00000002.log").stat().st_size == 0
+    left = [1000]
+    with Log.open(tmp_path) as log:
+        assert log.loaded == [[(b"B", b"base")]]
+        log.append([(b"B", b"all")])
+    assert [path.name for path in tmp_path.iterdir()] == ["00000003.log"]
+
+
 def test_foreign_file(tmp_path):
     (tmp_path / "00000001.log").write_bytes(b"something else")
-    with pytest.raises(FormatError, match="expected a log of pyroute"):
-        Log.open(tmp_path)
+    for _ in range(2):
+        with pytest.raises(FormatError, match="expected a log of pyroute"):
+            Log.open(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1  # Storm starts it again and again
 
 
 def test_the_newest_owner_wins(tmp_path):
@@ -229,7 +307,7 @@ Count(key="word", {options}).run()
 class OneTask(Jvm):
     """A single task, alone: its own operator, no manager."""
 
-    def __init__(self, folder, options="", fields=("id", "word"), conf=None, script=COUNT):
+    def __init__(self, folder, options="", fields=("id", "word"), conf=None, script=COUNT, more=()):
         self.fields = list(fields)
         folder = Path(folder)
         folder.mkdir(exist_ok=True)
@@ -239,7 +317,7 @@ class OneTask(Jvm):
                 folder,
                 {"pyroute.state": str(folder / "state"), **(conf or {})},
                 **{
-                    "task->component": {"1": "spout", "2": "count"},
+                    "task->component": {"1": "spout", "2": "count", **dict(more)},
                     "taskid": 2,
                     "source->stream->fields": {"spout": {"default": self.fields}},
                 },
@@ -338,6 +416,15 @@ def test_without_ids_says_so(tmp_path):
     assert read_state(tmp_path / "state" / "count" / "0") == {"anna": 2}
 
 
+def test_ids_that_are_null_say_so(tmp_path):
+    """As a source without ids sends them."""
+    with OneTask(tmp_path) as task:
+        task.records((11, [None, "anna"]), (12, [None, "anna"]))
+        heard = task.hear_until(lambda m: m.get("id") == "12")
+        assert sum("are applied again" in m.get("msg", "") for m in heard) == 1
+    assert read_state(tmp_path / "state" / "count" / "0") == {"anna": 2}
+
+
 def test_a_batch_with_its_states(tmp_path):
     script = """
 from pyroute.storm.task_bolt import TaskBolt
@@ -360,12 +447,45 @@ Sum(key=["word", "n"]).run()
     assert state == {("x", 5): {"n": 10}, ("x", 7): {"n": 7}}
 
 
+def test_commits_while_more_is_there(tmp_path):
+    """A batch takes as long as the test says: records are committed and acked before its end."""
+    script = """
+import time
+from pathlib import Path
+from pyroute.storm.task_bolt import TaskBolt
+
+
+class Slow(TaskBolt):
+    commit_every = 0.02
+
+    def apply(self, record):
+        record.state = (record.state or 0) + 1
+        while record.id == "id299" and not Path({file!r}).exists():
+            time.sleep(0.01)
+        time.sleep(0.002)
+
+
+Slow(key="word").run()
+"""
+    file = tmp_path / "go on"
+    with OneTask(tmp_path, script=script.replace("{file!r}", repr(str(file)))) as task:
+        task.records(*((i, [f"id{i}", "anna"]) for i in range(300)))
+        task.heard(acks=200)  # the last one is not done, and is not waited for
+        assert not file.exists()
+        file.touch()
+        task.heard(acks=100)
+    assert read_state(tmp_path / "state" / "count" / "0") == {"anna": 300}
+
+
 @pytest.mark.parametrize(
     ("fields", "row", "what"),
     [
         (["id", "other"], ["a", "anna"], "key: expected one of the fields"),
         (["id", "word"], [1.5, "anna"], "id: expected text, an int or"),
         (["id", "word"], ["a", 1.5], "expected int, str"),
+        (["id", "word"], ["a"], "tuple: expected 2 fields, got 1"),
+        (["id", "word"], [], "tuple: expected 2 fields, got 0"),
+        (["id", "word", "low"], ['["s",1]', "anna", None], "low: expected an int, got None"),
     ],
 )
 def test_bad_records(tmp_path, fields, row, what):
@@ -398,6 +518,23 @@ def test_a_newer_process_takes_over(tmp_path):
             new.records((32, ["c", "anna"]))
             new.heard(acks=1)
     assert read_state(tmp_path / "state" / "count" / "0") == {"anna": 3}
+
+
+def test_another_topology_on_the_same_directory(tmp_path):
+    """Another number of tasks: keys would have two owners, or none; nothing is changed."""
+    with OneTask(tmp_path) as task:
+        task.records((11, ["a", "anna"]))
+        task.heard(acks=1)
+    with OneTask(tmp_path, more={"3": "count"}) as task:
+        heard = []
+        while (message := task.hear()) is not None:
+            heard.append(message)
+        assert any("expected tasks {'count': 1}, as" in m.get("msg", "") for m in heard)
+        assert task.wait() == 1
+    with OneTask(tmp_path, more={"3": "other"}) as task:
+        task.records((11, ["a", "anna"]), (12, ["b", "anna"]))
+        task.heard(acks=2)
+    assert read_state(tmp_path / "state" / "count" / "0") == {"anna": 2}
 
 
 def test_no_state_directory(tmp_path):

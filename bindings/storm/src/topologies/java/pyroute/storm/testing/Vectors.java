@@ -5,14 +5,18 @@ import java.io.InputStreamReader;
 import java.math.BigInteger;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.List;
+import java.util.function.Supplier;
 import pyroute.storm.KeyHash;
+import pyroute.storm.RoutedGrouping;
 import pyroute.storm.Router;
 
 /**
  * Answers on stdout what the JVM says to each line on stdin: "R base64" takes a router; "K salt value..." gives the identity and the
- * task of a key, each value as n, o0, o1, i123 (a long), j123 (an int), g123 (a BigInteger), s or b and base64.
+ * task of a key, each value as n, o0, o1, i123 (a long), j123 (an int), g123 (a BigInteger), s or b and base64; "G word store base64
+ * fields..." makes a RoutedGrouping of a consumer that is mergeable or keyed, once by the store and once by the bytes.
  */
 public final class Vectors {
     private Vectors() {}
@@ -30,6 +34,18 @@ public final class Vectors {
                     out.append("ok ").append(router.version()).append('\n');
                     continue;
                 }
+                if (words[0].equals("G")) {
+                    boolean mergeable = words[1].equals("mergeable");
+                    String[] fields = Arrays.copyOfRange(words, 4, words.length);
+                    byte[] bytes = Base64.getDecoder().decode(words[3]);
+                    out.append(made(() -> new RoutedGrouping(mergeable, words[2], "edge", fields)))
+                            .append(" | ")
+                            .append(made(() -> new RoutedGrouping(mergeable, words[2], "edge", Arrays.asList(fields))))
+                            .append(" | ")
+                            .append(made(() -> new RoutedGrouping(mergeable, bytes, fields)))
+                            .append('\n');
+                    continue;
+                }
                 List<Object> values = new ArrayList<>();
                 int[] positions = new int[words.length - 2];
                 for (int i = 2; i < words.length; ++i) {
@@ -44,6 +60,15 @@ public final class Vectors {
         }
         System.out.print(out);
         System.out.flush();
+    }
+
+    private static String made(Supplier<Object> maker) {
+        try {
+            maker.get();
+            return "ok";
+        } catch (RuntimeException error) {
+            return "error " + error.getMessage();
+        }
     }
 
     private static Object value(String word) {
