@@ -56,11 +56,20 @@ def test_names_of_its_own():
         b'{"task":1,"seconds":1,"time":NaN}',
         b'{"task":1,"seconds":1,"worker":7}',
         b"[" * 5000,
+        b'{"task":1,"seconds":1' + b"0" * 400 + b"}",
+        b'{"task":1,"seconds":1,"time":1' + b"0" * 400 + b"}",
+        b'{"task":1,"seconds":1,"worker":"\\ud800"}',
+        b'{"task":1,"seconds":1,"host":"a\\u0000b"}',
     ],
 )
 def test_hostile_datagrams(data):
     with pytest.raises(ValueError, match="expected"):
         StormHook.parse(data, 0.0)
+
+
+def test_numbers_that_no_float_can_hold_are_left_out():
+    data = b'{"task":1,"seconds":1,"records":1' + b"0" * 400 + b',"x":-1' + b"0" * 400 + b',"y":2}'
+    assert StormHook.parse(data, 0.0).features == {"y": 2.0}
 
 
 def wait_for(condition, seconds=60.0):
@@ -81,6 +90,26 @@ def test_over_loopback():
         wait_for(lambda: hook.refused == 1)
         assert [sample.worker for sample in came] == ["count/3"] * 2
         assert hook.collect() == []
+
+
+def test_no_datagram_ends_the_listening(monkeypatch):
+    """Also one that the reader of datagrams does not know to refuse."""
+
+    def parse(data, now, host=""):
+        if data == b"odd":
+            raise ArithmeticError("odd")
+        return real(data, now, host)
+
+    real = StormHook.parse
+    monkeypatch.setattr(StormHook, "parse", staticmethod(parse))
+    with Hook.storm() as hook, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.connect(("127.0.0.1", hook.port))
+        sender.send(b"odd")
+        wait_for(lambda: hook.refused == 1)
+        hook.collect()
+        assert hook.problem == "datagram: odd"
+        sender.send(DATAGRAM)
+        wait_for(lambda: [sample.worker for sample in hook.collect()] == ["count/3"])
 
 
 def test_port_in_use():
