@@ -202,6 +202,7 @@ class Loop:
             maxlen=remember
         )
         self._residuals: dict[str, deque[float]] = {w: deque(maxlen=40) for w in self.workers}
+        self._usual: deque[float] = deque(maxlen=remember)
         self._expected: dict[str, float] = {}
         self._said: dict[str, float] = {}
         self._heard: dict[str, float] = {}
@@ -314,7 +315,7 @@ class Loop:
         new: list[Sample] = []
         for source in self._sources:
             try:
-                came = source()
+                came = [_checked(sample) for sample in source()]
                 samples += came
                 if not getattr(getattr(source, "__self__", None), "kept", False):
                     new += came
@@ -334,8 +335,8 @@ class Loop:
             return
         try:
             self._store.write(samples, received=wall)
-        except StoreError as error:
-            problems["store"] = f"{error}; routing goes on without it"
+        except _FAILURES as error:  # a StoreError is an OSError
+            problems["store"] = f"{_said(error)}; routing goes on without it"
 
     # measuring ---------------------------------------------------------------------------------
 
@@ -376,7 +377,8 @@ class Loop:
         now: float,
         problems: dict[str, str],
     ) -> Measurement:
-        if worker in merged:
+        # A process that lives is no answer: one that stands still is as good as gone.
+        if not _TOLD.isdisjoint(merged.get(worker, ())):
             self._heard[worker] = now
             found = measurement(merged[worker], hosts.get(worker, ""))
             wrong = [
@@ -489,7 +491,10 @@ class Loop:
             if isinstance(result, Exception):
                 problems["training"] = f"{_said(result)}; the model before stays"
             else:
-                self._consider(result)
+                try:
+                    self._consider(result)
+                except Exception as error:
+                    problems["training"] = f"new model: {_said(error)}; the model before stays"
         if self._training is None and now - self._trained >= self._retrain_every:
             self._trained = now
             history, make = self.history(), self._retrain
@@ -508,7 +513,10 @@ class Loop:
         error, _ = error_ratio(*_replayed(candidate, history))
         before = math.inf
         if self.model is not None:
-            before, _ = error_ratio(*_replayed(self.model, history))
+            try:
+                before, _ = error_ratio(*_replayed(self.model, history))
+            except Exception as failure:
+                self._note("model", f"{_said(failure)}: anything better is taken")
         better = math.isfinite(error) and (error < before or math.isnan(before))
         text = f"new model: {error:.3f} of the error of persistence, the one before {before:.3f}"
         self._note("training", f"{text}; {'taken' if better else 'not taken'}")
@@ -548,7 +556,7 @@ class Loop:
             if decision.changed:
                 shares = [decision.ratio.get(name, 0.0) for name in self.workers]
                 wanted = with_shares(self._grouping, shares)
-        self._say_if_all_are_sick(reasons, problems)
+        self._say_if_all_are_sick(statistics, reasons, problems)
         if wanted is None:
             self._memory = memory
             return False, reasons
@@ -567,8 +575,18 @@ class Loop:
                 problems["store"] = f"{error}; routing goes on without it"
         return True, reasons
 
-    @staticmethod
-    def _say_if_all_are_sick(reasons: Sequence[str], problems: dict[str, str]) -> None:
+    def _say_if_all_are_sick(
+        self, statistics: Statistics, reasons: Sequence[str], problems: dict[str, str]
+    ) -> None:
+        served = [each.service for each in statistics.workers.values() if each.service > 0]
+        if served:
+            usual = float(np.median(self._usual)) if self._usual else math.inf
+            if min(served) > ALL_SLOW * usual:
+                problems["capacity"] = (
+                    f"all workers are slow, the best takes {min(served) / usual:.3g}x the usual"
+                    " time: there is nobody to turn to"
+                )
+            self._usual.append(float(np.median(served)))
         for reason in reasons:
             if "stay in service" in reason:
                 problems["capacity"] = reason
@@ -637,6 +655,11 @@ class Loop:
 
 
 TIMES = ("service_ms", "queue_ms")
+ALL_SLOW = 3.0
+"""Times the usual time of a record, from which on workers are sick even if they are all alike."""
+_RATES = ("arrived_per_s", "records_per_s", "completed_per_s")
+_TOLD = frozenset((*TIMES, *_RATES, "backlog", "silent_s"))
+"""What `measurement` reads."""
 _WATCHED = ("service_ms", "backlog", "queue_ms", "records_per_s")
 
 
@@ -675,6 +698,16 @@ def _load(path: Path) -> Model:
     from pyroute.control.mixed import load
 
     return load(path)
+
+
+def _checked(sample: Any) -> Sample:
+    """A sample with numbers alone, or an error that says which is none."""
+    if not isinstance(sample, Sample):
+        raise TypeError(f"sample: expected a Sample, got {sample!r:.60}")
+    for name, value in sample.features.items():
+        if not isinstance(value, int | float | np.number):
+            raise TypeError(f"{sample.worker}: {name}: expected a number, got {value!r:.60}")
+    return sample
 
 
 def _said(error: Exception) -> str:

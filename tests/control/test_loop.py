@@ -333,6 +333,78 @@ def test_all_workers_sick_at_once():
     assert sum(share > 0.1 for share in status.ratio.values()) == 3
 
 
+def test_all_workers_slow_at_once_is_said(config):
+    """Alike, so there is nobody to turn to; but it is no good news either."""
+    world = World(config=config)
+    world.service["w1"] = 25.0
+    kept = dict(world.turn(3).ratio)
+    world.service = {name: 100 * each for name, each in world.service.items()}
+    for _ in range(3):
+        status = world.turn()
+        assert "all workers are slow" in status.problems["capacity"]
+        assert "100x the usual" in status.problems["capacity"]
+        assert status.ratio == kept
+    world.service = {name: each / 100 for name, each in world.service.items()}
+    assert world.turn().problems == {}
+    world.service["w2"] = 5000.0  # one of them: it is turned away from, and that is all
+    assert "capacity" not in world.turn().problems
+
+
+def test_a_process_that_stands_still_is_as_good_as_gone():
+    """Its monitor still finds the process; it tells nothing of records any more."""
+    world = World()
+    process = {"cpu_percent": 0.0, "is_stopped": 1.0}
+    world.loop._sources.append(
+        lambda: [Sample(world.wall, "h1", name, process) for name in WORKERS]
+    )
+    world.turn(2)
+    del world.service["w3"]
+    status = world.turn(8)
+    assert "silent" in status.problems["worker w3"]
+    assert status.ratio["w3"] <= p.Guard().probe * 1.1
+    world.service["w3"] = 5.0
+    assert is_even(world.turn(25).ratio)
+
+
+@pytest.mark.parametrize(
+    "came",
+    [
+        [7],
+        None,
+        [Sample(0.0, "h1", "w1", {"service_ms": "x"})],
+        [Sample(0.0, "h1", "w1", {"other": None})],
+    ],
+)
+def test_source_that_gives_nonsense(came, tmp_path):
+    with Store.open(tmp_path / "control.db") as store:
+        world = World(store=store)
+        world.loop._sources.append(lambda: came)
+        world.service["w1"] = 25.0
+        status = world.turn(2)
+        assert [kind for kind in status.problems if kind.startswith("source")]
+        assert status.ratio["w1"] < 0.1
+
+
+def test_names_that_a_store_cannot_hold(tmp_path):
+    with Store.open(tmp_path / "control.db") as store:
+        world = World(store=store)
+        world.loop._sources.append(lambda: [Sample(0.0, "h1", "\ud800", {"service_ms": 5.0})])
+        world.service["w1"] = 25.0
+        status = world.turn(2)
+        assert "routing goes on without it" in status.problems["store"]
+        assert status.ratio["w1"] < 0.1
+
+
+@pytest.mark.parametrize("rate", [1e308, math.inf, -math.inf, -1e9, math.nan])
+def test_rates_that_are_nonsense(rate):
+    world = World()
+    world.loop._sources.append(
+        lambda: [Sample(0.0, "h1", name, {"records_per_s": rate}) for name in WORKERS]
+    )
+    world.service["w1"] = 25.0
+    assert world.turn(2).ratio["w1"] < 0.1
+
+
 def test_source_that_fails():
     world = World()
     world.service["w1"] = 25.0
@@ -540,6 +612,33 @@ def test_retraining_takes_the_better_model():
     assert world.loop.model.factor == 1.0
     trained(3)
     assert world.loop.model.factor == 1.0  # the third is worse
+
+
+def test_a_new_model_that_cannot_be_judged():
+    class Broken:
+        def predict(self, history):
+            raise RuntimeError("no such layer")
+
+    world = Drifting(retrain=lambda history: Broken(), retrain_every=3.0)
+    world.loop.model = kept = Line(1.0)
+    problems = {}
+
+    def judged():
+        problems.update(world.turn().problems)
+        return "training" in problems
+
+    wait_for(judged)
+    assert problems["training"] == "new model: no such layer; the model before stays"
+    assert world.loop.model is kept
+
+
+def test_a_broken_model_gives_way_to_a_new_one():
+    class Broken:
+        def predict(self, history):
+            raise RuntimeError("no such layer")
+
+    world = Drifting(retrain=lambda history: Line(1.0), retrain_every=10.0, model=Broken())
+    wait_for(lambda: world.turn() and isinstance(world.loop.model, Line))
 
 
 def test_history_has_what_was_measured():
