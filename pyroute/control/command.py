@@ -134,7 +134,7 @@ def control(
         raise CommandError("--store: expected one with --report, --reports and --retrain, got none")
     policies.make(policy)
     with contextlib.ExitStack() as stack:  # what can be refused first: nothing is left behind
-        kept = _store(store, stack, out, needed=report or reports)
+        kept = _store(store, stack, out, period, needed=report or reports)
         documents = stack.enter_context(
             contextlib.closing(ConfigStore.open(config, wait=False, timeout=2.0))
         )
@@ -224,11 +224,13 @@ def _named(given: list[str]) -> tuple[list[str], dict[str, int]]:
     return names, pids
 
 
-def _store(url: str | None, stack: contextlib.ExitStack, out: Output, needed: bool) -> Store | None:
+def _store(
+    url: str | None, stack: contextlib.ExitStack, out: Output, period: float, *, needed: bool
+) -> Store | None:
     if url is None:
         return None
     try:
-        return stack.enter_context(Store.open(url))
+        return stack.enter_context(Store.open(url, busy=min(5.0, max(1.0, period))))
     except StoreError as error:
         if needed:
             raise

@@ -25,7 +25,7 @@ from pyroute.control.backtest import Backtest, error_ratio
 from pyroute.control.config_store import ConfigStore, MalformedError, StaleVersionError
 from pyroute.control.configurable import from_document, to_document, with_shares
 from pyroute.control.policies import Forecast, Guard, Measurement, Memory, Statistics
-from pyroute.control.store import DecisionRow, ForecastRow, Sample, Store, StoreError
+from pyroute.control.store import DecisionRow, ForecastRow, Sample, Store
 from pyroute.dynamic_grouping import DynamicGrouping
 
 __all__ = ["History", "Loop", "Model", "Status", "measurement"]
@@ -213,6 +213,7 @@ class Loop:
         self._trained = self._begun
         self._told: dict[str, str] = {}
         self._unpublished: DynamicGrouping | None = None
+        self._store_again, self._store_said = -math.inf, ""
 
     @property
     def ratio(self) -> dict[str, float]:
@@ -286,7 +287,12 @@ class Loop:
 
     def _adopt(self, problems: dict[str, str]) -> None:
         """Go on from the ratio that is in force; also after somebody else changed it."""
-        if self._adopted or self._config is None:
+        if self._config is None:
+            return
+        trouble = self._config.trouble()
+        if trouble:
+            problems["config"] = f"{trouble}; the last ratio stays"
+        if self._adopted:
             return
         try:
             document = self._config.get(self.name)
@@ -333,10 +339,26 @@ class Loop:
     def _keep(self, samples: list[Sample], wall: float, problems: dict[str, str]) -> None:
         if self._store is None or not samples:
             return
+        self._kept(lambda store: store.write(samples, received=wall), problems)
+
+    def _kept(self, work: Callable[[Store], object], problems: dict[str, str]) -> None:
+        """Write to the store; one that fails is left alone for ten times as long as that took.
+
+        So one that waits for a lock, or for a host that is away, costs the loop little.
+        """
+        if self._store is None:
+            return
+        begun = self._ticks()
+        if begun < self._store_again:
+            problems["store"] = self._store_said
+            return
         try:
-            self._store.write(samples, received=wall)
+            work(self._store)
         except _FAILURES as error:  # a StoreError is an OSError
+            now = self._ticks()
+            self._store_again = now + 10.0 * (now - begun)
             problems["store"] = f"{_said(error)}; routing goes on without it"
+            self._store_said = problems["store"]
 
     # measuring ---------------------------------------------------------------------------------
 
@@ -457,11 +479,8 @@ class Loop:
         """Keep what the model said, also while its word does not count: so it can be judged."""
         if self._store is None or not self._said:
             return
-        due = wall + self.guard.period
-        try:
-            self._store.foretell(ForecastRow(wall, due, self.name, self._said, source))
-        except StoreError as error:
-            problems["store"] = f"{error}; routing goes on without it"
+        row = ForecastRow(wall, wall + self.guard.period, self.name, self._said, source)
+        self._kept(lambda store: store.foretell(row), problems)
 
     def _read_weights(self, problems: dict[str, str]) -> None:
         if self._weights is None:
@@ -568,11 +587,7 @@ class Loop:
             return False, reasons
         self._memory = memory
         row = DecisionRow(wall, self.name, self.version, self.ratio, source, tuple(reasons))
-        if self._store is not None:
-            try:
-                self._store.decide(row)
-            except StoreError as error:
-                problems["store"] = f"{error}; routing goes on without it"
+        self._kept(lambda store: store.decide(row), problems)
         return True, reasons
 
     def _say_if_all_are_sick(
@@ -628,12 +643,8 @@ class Loop:
         self._told = dict(problems)
 
     def _note(self, kind: str, text: str, wall: float | None = None) -> None:
-        if self._store is None:
-            return
-        try:
-            self._store.note(self._clock() if wall is None else wall, kind, text)
-        except StoreError as error:
-            _log.debug("%s", error)
+        when = self._clock() if wall is None else wall
+        self._kept(lambda store: store.note(when, kind, text), {})
 
     def _shown(
         self, statistics: Statistics, forecast: Forecast | None

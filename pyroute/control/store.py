@@ -138,7 +138,7 @@ class Store:
             if self.url == "sqlite://":
                 options["poolclass"] = sa.pool.StaticPool
         else:
-            options |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": max(2, busy)}}
+            options |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": max(2, math.ceil(busy))}}
         try:
             self._engine = sa.create_engine(self.url, **options)
         except ImportError as error:

@@ -23,7 +23,7 @@ from pyroute.control.configurable import (
     with_shares,
 )
 from pyroute.control.loop import measurement
-from pyroute.control.store import Reports, Sample
+from pyroute.control.store import Reports, Sample, StoreError
 from zookeeper import ZooKeeper, require
 
 NAME = edge_name("urls", "spout", "extract")
@@ -432,6 +432,35 @@ def test_store_that_is_locked(tmp_path, config):
         assert [kind for _, kind, text in store.events() if text == "over"] == ["store"]
 
 
+def test_store_that_fails_slowly_does_not_slow_the_loop(config):
+    """Each try waits five seconds for a lock: there are few, and nothing is decided late."""
+
+    class Slow(Store):
+        tries, away = 0, True
+
+        def _begin(self):
+            if self.away and hasattr(self, "world"):
+                self.tries += 1
+                self.world.ticks += 5.0
+                raise StoreError("locked")
+            return super()._begin()
+
+    with Slow.open(":memory:") as store:
+        world = World(config=config, store=store)
+        store.world = world
+        world.service["w1"] = 25.0
+        assert world.turn().ratio["w1"] < 0.1
+        begun = world.ticks
+        for _ in range(100):
+            assert world.turn().problems["store"] == "locked; routing goes on without it"
+        assert store.tries * 5.0 <= 0.15 * (world.ticks - begun) + 5.0
+        store.away = False
+        status = world.turn(60)
+        assert status.problems == {}
+        assert "over" in [text for _, kind, text in store.events() if kind == "store"]
+        assert len(store.read(0.0, 1e9)) > 0
+
+
 def test_store_that_is_destroyed(tmp_path):
     with Store.open(tmp_path / "control.db", busy=0.05) as store:
         world = World(store=store)
@@ -724,6 +753,7 @@ def test_zookeeper_killed_and_restarted(server):
         assert not status.changed
         assert split.grouping == kept  # and routes on
         assert split.grouping.assign([1, 2, 3]).size == 3
+        wait_for(lambda: "expected ZooKeeper" in (watch.problem or ""))
         server.start()
 
         def published():
@@ -731,18 +761,27 @@ def test_zookeeper_killed_and_restarted(server):
 
         wait_for(published, 120.0)
         wait_for(lambda: split.grouping == world.loop.grouping, 120.0)
+        assert watch.problem is None
         watch.cancel()
 
 
-def test_zookeeper_session_expired(server):
+def test_zookeeper_session_expired(server, caplog):
     url = f"zk://{server.hosts}/expired"
     with ConfigStore.open(url, timeout=2.0) as config, ConfigStore.open(url) as other:
         split = SplitRatio(NAME, 4)
         watch = attach(other, split)
         world = World(config=config)
-        world.turn()
+        world.service["w2"] = 25.0
+        world.turn(2)
+        wait_for(lambda: split.grouping == world.loop.grouping)
+        kept = split.grouping
         server.expire(config._client)
         server.expire(other._client)
+        wait_for(lambda: caplog.text.count("got the session expired") >= 2)
+        assert split.grouping == kept  # and routes on
+        assert split.grouping.assign([1, 2, 3]).size == 3
+        said = "the session expired; the last ratio stays"
+        wait_for(lambda: said in world.turn().problems.get("config", ""))
         world.service["w1"] = 25.0
 
         def published():
