@@ -122,10 +122,18 @@ class Store:
         Seconds after which all of them are forgotten; None keeps them for ever.
     busy
         Seconds to wait for another writer.
+    make
+        Whether to make the tables where there are none. Without, a place that is no store is
+        refused, and is not changed.
     """
 
     def __init__(
-        self, url: str | Path, *, retention: float | None = 7 * 86400.0, busy: float = 5.0
+        self,
+        url: str | Path,
+        *,
+        retention: float | None = 7 * 86400.0,
+        busy: float = 5.0,
+        make: bool = True,
     ) -> None:
         if retention is not None and not retention > 0:
             raise ValueError(f"retention: expected more than 0 seconds, got {retention}")
@@ -138,21 +146,21 @@ class Store:
             if self.url == "sqlite://":
                 options["poolclass"] = sa.pool.StaticPool
         else:
-            options |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": max(2, math.ceil(busy))}}
+            wait = max(2, math.ceil(busy))
+            options |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": wait}}
         try:
             self._engine = sa.create_engine(self.url, **options)
         except ImportError as error:
             raise ImportError(f"{error}: pip install 'pyroute-core[postgres]'") from None
-        if self._is_sqlite:
+        if self._is_sqlite and make:
             sa.event.listen(self._engine, "connect", _tune)
         self._sa = sa
         self._tables()
         self._lock = threading.RLock()
         self._layouts: dict[tuple[str, ...], int] = {}
         self._pruned = -math.inf
-        self._ready = False
         try:
-            self._prepare()
+            self._prepare(make)
         except BaseException:
             self._engine.dispose()
             raise
@@ -223,7 +231,7 @@ class Store:
             sa.Index("events_time", "time"),
         )
 
-    def _prepare(self) -> None:
+    def _prepare(self, make: bool) -> None:
         """Make the tables that are missing; refuse those of a schema that is not known."""
         with self._begin() as connection:
             if not self._is_sqlite:  # two that start at once make them one after the other
@@ -234,6 +242,10 @@ class Store:
                 found = connection.execute(query).scalar()
             if found not in (None, str(SCHEMA), *_OLDER):
                 raise StoreError(f"{self.name}: expected schema {SCHEMA}, got {found}")
+            if not make:
+                if found is None:
+                    raise StoreError(f"{self.name}: expected a store of control, got none")
+                return
             self._meta.create_all(connection)
             if found is None:
                 connection.execute(self._about.insert().values(name="schema", value=str(SCHEMA)))
@@ -241,7 +253,6 @@ class Store:
                 connection.execute(
                     self._about.update().where(about.name == "schema").values(value=str(SCHEMA))
                 )
-        self._ready = True
 
     @property
     def name(self) -> str:
@@ -444,7 +455,11 @@ class Store:
         self, start: float, end: float, host: str | None, worker: str | None
     ) -> tuple[list[Any], dict[int, list[str]]]:
         table = self._samples
-        query = self._sa.select(table).where(table.c.received >= start, table.c.received < end)
+        query = self._sa.select(table)
+        if start > -math.inf:
+            query = query.where(table.c.received >= start)
+        if end < math.inf:
+            query = query.where(table.c.received < end)
         if host is not None:
             query = query.where(table.c.host == host)
         if worker is not None:
