@@ -471,6 +471,13 @@ class Store:
             layouts = {row.id: json.loads(row.names) for row in found if row.id in used}
         return rows, layouts
 
+    def newest(self) -> float | None:
+        """When the latest sample was received; None where there is none."""
+        query = self._sa.select(self._samples.c.received).order_by(self._samples.c.id.desc())
+        with self._lock, self._begin() as connection:
+            found = connection.execute(query.limit(1)).scalar()
+        return None if found is None else float(found)
+
     def tail(self, after: int) -> tuple[list[Sample], int]:
         """Samples that were written after the one of this number, and the number of the last.
 

@@ -286,9 +286,9 @@ def test_a_pause_is_not_most_of_what_is_trained_on(pause, tmp_path):
     assert done.exit_code == 0, done.output
 
 
-def test_only_what_came_since(tmp_path):
+def test_only_the_last_seconds(tmp_path):
     place = stored(tmp_path / "control.db", np.arange(100.0))
-    assert len(train.from_store(place, target="service_ms", since=60.0)) == 40
+    assert len(train.from_store(place, target="service_ms", last=39.0)) == 40
 
 
 @pytest.mark.parametrize("kind", ["empty", "foreign", "nothing"])
@@ -402,6 +402,7 @@ def test_command_of_a_mixed_model(file, tmp_path):
         (["{file}", "--target", "cpu", "--log", "x"], "--log: expected one of"),
         (["{file}", "--target", "cpu", "--window", 100], "rows: expected more than"),
         (["{file}", "--target", "cpu", "--step", -1], "step: expected a number > 0"),
+        (["{file}", "--target", "cpu", "--last", 60], "--last: expected a store"),
     ],
 )
 def test_command_refuses_in_one_line(file, tmp_path, monkeypatch, arguments, message):

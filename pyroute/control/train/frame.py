@@ -166,18 +166,20 @@ def from_store(
     features: Sequence[str] | None = None,
     machine: Sequence[str] = (),
     step: float | None = None,
-    since: float | None = None,
+    last: float | None = None,
 ) -> Frame:
     """Read samples of a `pyroute.control.Store`; those without a worker are the machine's.
 
-    Parameters are as of `read`; without `features` all that a worker reports are taken. Samples
-    that were received before `since` are left out; None: none is. The store is not changed.
+    Parameters are as of `read`; without `features` all that a worker reports are taken. With
+    `last` those of the last so many seconds alone. The store is not changed.
     """
     if "://" not in place and not Path(place).exists():
         raise FileNotFoundError(f"{place}: expected a store, got none")
     store = import_module("pyroute.control.store").Store.open(place, make=False)
     try:
-        table = store.read(-math.inf if since is None else since, math.inf)
+        newest = store.newest()
+        start = -math.inf if last is None or newest is None else newest - last
+        table = store.read(start, math.inf)
     finally:
         store.close()
     if not len(table):
@@ -239,16 +241,18 @@ def _assembled(
 
 
 def _slots(at: Floats, step: float) -> npt.NDArray[np.int64]:
-    """The step of every time; a pause counts as `PAUSE` steps at most.
+    """The step of every time; where there is more pause than reading, pauses are shortened.
 
     Nothing is known of a pause, however long: nights on which nobody measured, or a clock that was
     set, would be nearly all of the frame.
     """
     used, which = np.unique(np.rint((at - at.min()) / step), return_inverse=True)
     gaps = np.diff(used)
-    if (gaps > PAUSE).sum() > 1 + len(gaps) // 10:
-        raise ValueError(f"step: expected one near the differences of times, got {step:g}")
-    slots = np.concatenate([[0], np.cumsum(np.minimum(gaps, PAUSE))]).astype(np.int64)
+    if (gaps - 1).sum() > len(used):
+        if (gaps > PAUSE).sum() > 1 + len(gaps) // 10:
+            raise ValueError(f"step: expected one near the differences of times, got {step:g}")
+        gaps = np.minimum(gaps, PAUSE)
+    slots = np.concatenate([[0], np.cumsum(gaps)]).astype(np.int64)
     found: npt.NDArray[np.int64] = slots[which.reshape(-1)]
     return found
 
