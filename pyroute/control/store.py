@@ -483,13 +483,19 @@ class Store:
 
         A negative number: none, and the last one's number.
         """
+        rows, last = self._tail(after, ())
+        return [sample for _, sample in rows], last
+
+    def _tail(self, after: int, also: Sequence[int]) -> tuple[list[tuple[int, Sample]], int]:
+        """As `tail`, each with its number; and those of further numbers."""
         table = self._samples
         newest = self._sa.select(self._sa.func.max(table.c.id))
         with self._lock, self._begin() as connection:
             last = int(connection.execute(newest).scalar() or 0)
-            if after < 0 or last <= after:
+            if after < 0 or (last <= after and not also):
                 return [], last
-            query = self._sa.select(table).where(table.c.id > after, table.c.id <= last)
+            wanted = (table.c.id > after) & (table.c.id <= last)
+            query = self._sa.select(table).where(wanted | table.c.id.in_(list(also)))
             rows = list(connection.execute(query.order_by(table.c.id)))
             found = connection.execute(self._sa.select(self._layout.c.id, self._layout.c.names))
             layouts = {row.id: json.loads(row.names) for row in found}
@@ -497,7 +503,7 @@ class Store:
         for row in rows:
             values = np.frombuffer(row.data, "<f8").tolist()
             features = dict(zip(layouts[row.layout], values, strict=True))
-            samples.append(Sample(row.sent, row.host, row.worker, features))
+            samples.append((int(row.id), Sample(row.sent, row.host, row.worker, features)))
         return samples, last
 
     def offsets(self, end: float = math.inf) -> dict[str, float]:
@@ -543,16 +549,26 @@ class Reports:
     """
 
     kept = True
+    LOOKS, MOST = 100, 1000  # how often, and of how many numbers, rows that are late are looked for
 
     def __init__(self, store: Store, *, besides: str = "") -> None:
         self._store, self._besides = store, besides
         self._last: int | None = None
+        self._missing: dict[int, int] = {}  # numbers that were left out, and how often to look
 
     def collect(self) -> list[Sample]:
         """Samples of all hosts but the one that is left out; none at the first look."""
-        samples, last = self._store.tail(-1 if self._last is None else self._last)
+        before = self._last
+        rows, last = self._store._tail(-1 if before is None else before, list(self._missing))
         self._last = last
-        return [sample for sample in samples if sample.host != self._besides]
+        came = {number for number, _ in rows}
+        looks = {number: left - 1 for number, left in self._missing.items() if left > 1}
+        if before is not None:
+            # A writer that began before another may end after it: its rows come late.
+            first = max(before + 1, last + 1 - self.MOST)
+            looks |= dict.fromkeys(range(first, last + 1), self.LOOKS)
+        self._missing = {number: left for number, left in looks.items() if number not in came}
+        return [sample for _, sample in rows if sample.host != self._besides]
 
 
 class _Transaction:

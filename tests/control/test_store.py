@@ -222,6 +222,57 @@ def test_reports_of_other_hosts(store):
     assert reports.collect() == []
 
 
+def test_reports_that_are_written_at_the_same_time(postgres):  # noqa: F811
+    """Of two writers the one that began first ends last: nothing of it is missed."""
+    ready, go = threading.Event(), threading.Event()
+
+    with Store.open(postgres) as store, Store.open(postgres) as other:
+        reports = Reports(store)
+        reports.collect()
+
+        class Held(Store):
+            """Its rows have their numbers, and are not yet there to be seen."""
+
+            def _layout_id(self, connection, names):
+                found = super()._layout_id(connection, names)
+                if names == ("late",):
+                    connection.execute(
+                        self._samples.insert(),
+                        {
+                            "host": "slow",
+                            "worker": "w",
+                            "sent": 1.0,
+                            "received": 1.0,
+                            "layout": found,
+                            "data": np.array([1.0]).tobytes(),
+                        },
+                    )
+                    ready.set()
+                    go.wait(60)
+                return found
+
+        with Held.open(postgres) as held:
+            first = threading.Thread(
+                target=lambda: held.write([sample(1.0, "slow", "w", late=1.0)], received=1.0)
+            )
+            first.start()
+            ready.wait(60)
+            second = threading.Thread(
+                target=lambda: other.write([sample(1.0, "fast", "w", a=1.0)], received=1.0)
+            )
+            second.start()
+            second.join(1.0)  # it may wait for the first, or not
+            seen = reports.collect()
+            go.set()
+            first.join(60)
+            second.join(60)
+            seen += reports.collect()
+        hosts = sorted(each.host for each in seen)
+        with store._begin() as connection:
+            connection.exec_driver_sql("DELETE FROM samples")
+        assert hosts == ["fast", "slow", "slow"]
+
+
 def test_sqlite_is_in_wal_mode(tmp_path):
     with Store.open(tmp_path / "x.db"):
         pass
