@@ -16,6 +16,7 @@ server; plain HTTP, no PySpark.
 from __future__ import annotations
 
 import abc
+import http.client
 import json
 import logging
 import math
@@ -35,6 +36,7 @@ __all__ = ["Hook", "SparkHook", "StormHook"]
 
 _log = logging.getLogger("pyroute.control.hook")
 _LARGEST = 65_536
+_FAILURES = (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError)
 _TEXT = ("component", "worker", "host")
 
 
@@ -225,7 +227,7 @@ class SparkHook(Hook):
             quoted = urllib.parse.quote(app, safe="")
             executors = self._get(f"/applications/{quoted}/executors")
             out = [self._sample(each, when) for each in executors if each.get("isActive", True)]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except _FAILURES as error:
             self.problem = f"{self._url}: {error}"
             return []
         self.problem = None

@@ -34,6 +34,8 @@ __all__ = ["DecisionRow", "ForecastRow", "Reports", "Sample", "Store", "StoreErr
 SCHEMA = 2
 """Of the tables; a store of schema 1, which kept no forecasts, is brought up to it when opened."""
 _OLDER = ("1",)
+_JUMP = 600.0
+"""Seconds between two writes: after more of them, or less than none, the clock was set."""
 _CLOCK_SAMPLES = 16
 """Latest reports of a host that its clock is compared by."""
 
@@ -119,7 +121,8 @@ class Store:
     url
         A path, ``sqlite:///PATH``, ``:memory:``, or ``postgresql://USER@HOST/NAME``.
     retention
-        Seconds after which all of them are forgotten; None keeps them for ever.
+        Seconds after which all of them are forgotten; None keeps them for ever. For an hour after
+        the clock was set nothing is.
     busy
         Seconds to wait for another writer.
     make
@@ -158,7 +161,7 @@ class Store:
         self._tables()
         self._lock = threading.RLock()
         self._layouts: dict[tuple[str, ...], int] = {}
-        self._pruned = -math.inf
+        self._pruned = self._written = -math.inf
         try:
             self._prepare(make)
         except BaseException:
@@ -292,9 +295,16 @@ class Store:
                 )
             if rows:
                 connection.execute(self._samples.insert(), rows)
-        if self.retention is not None and now - self._pruned > min(60.0, self.retention):
+        if self.retention is not None and self._is_time_to_prune(now, self.retention):
             self.prune(now)
         return len(rows)
+
+    def _is_time_to_prune(self, now: float, retention: float) -> bool:
+        """Once a minute; not for an hour after the clock was set, because it may be set back."""
+        passed, self._written = now - self._written, now
+        if math.isfinite(passed) and not 0 <= passed <= _JUMP:
+            self._pruned = now + min(3600.0, retention)
+        return now - self._pruned > min(60.0, retention)
 
     def _layout_id(self, connection: Any, names: tuple[str, ...]) -> int:
         if names in self._layouts:

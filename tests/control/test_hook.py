@@ -1,5 +1,6 @@
 """Hooks: datagrams of the Storm jar, and Spark's status API as it was once answered."""
 
+import http.client
 import json
 import math
 import socket
@@ -7,6 +8,7 @@ import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
+from unittest.mock import Mock
 
 import pytest
 
@@ -187,6 +189,10 @@ def test_spark_that_does_not_answer(status_api):
     wrong = Hook.spark(status_api, app="no such application")
     assert wrong.collect() == []
     assert "404" in wrong.problem
+    torn = http.client.IncompleteRead(b"")
+    broken = SparkHook("http://x", app="a", get=Mock(side_effect=torn))
+    assert broken.collect() == []
+    assert "0 bytes read" in broken.problem
     odd = SparkHook("http://x", get=lambda path: {"not": "a list"})
     assert odd.collect() == []
     assert odd.problem
