@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json as text
+import logging
 import math
 import shutil
 import signal
@@ -174,7 +175,7 @@ def control(
         )
         stop = threading.Event()
         stack.enter_context(_stopped_by_signals(stop))
-        with _shown(out) as show:
+        with _shown(out) as show, _said_once():
             loop.run(stop, show, turns)
 
 
@@ -297,6 +298,17 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _said_once() -> Iterator[None]:
+    """What the loop logs is shown: without a handler of its own it would come out twice."""
+    log, handler = logging.getLogger("pyroute.control.loop"), logging.NullHandler()
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 @contextlib.contextmanager

@@ -496,7 +496,8 @@ class Loop:
             self.model, self._weights_mark = model, mark
         except Exception as error:
             stays = "the model before stays" if self.model is not None else "there is no model"
-            problems["weights"] = f"{self._weights.name}: {error}; {stays}"
+            text, name = _said(error), self._weights.name
+            problems["weights"] = f"{text if name in text else f'{name}: {text}'}; {stays}"
 
     # retraining --------------------------------------------------------------------------------
 
