@@ -3,6 +3,7 @@
 import http.client
 import json
 import math
+import re
 import socket
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -33,6 +34,20 @@ def test_datagram():
         "samples": 12.0,
         "records_per_s": 406.0,
     }
+
+
+def test_the_jar_writes_what_is_read_here():
+    """The format in its source, filled in: nothing that it tells is lost, and the names agree."""
+    root = Path(__file__).resolve().parent.parent.parent
+    source = root / "bindings/storm/src/main/java/pyroute/storm/Traffic.java"
+    if not source.exists():
+        pytest.skip("bindings/storm is not here")
+    after = source.read_text().partition("String.format(Locale.ROOT,")[2]
+    literals = re.findall(r'"((?:[^"\\]|\\.)*)"', after.partition("component.replace(")[0])
+    text = "".join(literals).replace('\\"', '"')
+    filled = text % ("count", 3, 2.0, 812, 0.4, 9.1, 0.1, 2.0, 12)
+    assert filled.encode() == DATAGRAM
+    assert StormHook.parse(filled.encode(), 0.0).features.keys() >= {"queue_ms", "send_ms"}
 
 
 def test_names_of_its_own():
