@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import threading
 import time
@@ -22,6 +23,7 @@ from pyroute.control.config_store import (
     Watch,
 )
 
+_log = logging.getLogger("pyroute.control.config_store")
 T = TypeVar("T")
 
 CHUNK = 512 * 1024
@@ -61,6 +63,7 @@ class ZooKeeperStore(ConfigStore):
         self.path = path.rstrip("/")
         self._timeout = timeout
         self._woken = threading.Event()
+        self._trouble: str | None = None
         retry = {"max_delay": 1.0, "backoff": 2, "delay": 0.05, "max_jitter": 0.2}
         self._client = kazoo.client.KazooClient(
             hosts,
@@ -242,9 +245,22 @@ class ZooKeeperStore(ConfigStore):
                 self._closed.wait(0.05)
 
     def _heard(self, state: str) -> None:
-        """Of the connection: after every loss all is read again."""
-        if state == self._kazoo.client.KazooState.CONNECTED:
-            self._wake()
+        """Of the connection: a loss is said, and after every one all is read again."""
+        states = self._kazoo.client.KazooState
+        if state == states.LOST:
+            self._trouble = f"{self.hosts}: expected ZooKeeper, got the session expired"
+        elif state == states.SUSPENDED:
+            self._trouble = f"{self.hosts}: expected ZooKeeper, got the connection lost"
+        if state != states.CONNECTED and not self._closed.is_set():
+            _log.warning("%s; what was read last stays in force", self._trouble)
+        self._wake()
+
+    def trouble(self) -> str | None:
+        """What happened to the connection since the last call."""
+        trouble = self._trouble
+        if self._client.connected:
+            self._trouble = None
+        return trouble
 
     def _read_watched(self, watch: Watch) -> Document | None:
         client, kazoo = self._calling, self._kazoo

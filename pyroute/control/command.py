@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json as text
+import logging
 import math
 import shutil
 import signal
@@ -29,6 +30,9 @@ from pyroute.control.monitor import Monitor
 from pyroute.control.store import Reports, Store, StoreError
 
 __all__ = ["control"]
+
+TRAINED = 20_000
+"""Periods of the past that a new model is trained on: a store may keep a week."""
 
 
 def control(
@@ -134,7 +138,7 @@ def control(
         raise CommandError("--store: expected one with --report, --reports and --retrain, got none")
     policies.make(policy)
     with contextlib.ExitStack() as stack:  # what can be refused first: nothing is left behind
-        kept = _store(store, stack, out, needed=report or reports)
+        kept = _store(store, stack, out, period, needed=report or reports)
         documents = stack.enter_context(
             contextlib.closing(ConfigStore.open(config, wait=False, timeout=2.0))
         )
@@ -150,6 +154,10 @@ def control(
             sources.append(stack.enter_context(Hook.spark(spark)).collect)
         if reports and kept is not None:
             sources.append(Reports(kept, besides=monitor.host).collect)
+        training = None
+        if retrain is not None and store is not None:
+            last = ("--last", str(TRAINED * period))
+            training = stack.enter_context(contextlib.closing(Trainer(store, *last)))
         loop = Loop(
             name,
             names,
@@ -161,40 +169,80 @@ def control(
                 period=period, changes_per_minute=changes, min_healthy=min_healthy
             ),
             weights=weights,
-            retrain=None if retrain is None or store is None else trainer(store),
+            retrain=None if training is None else training.train,
             retrain_every=retrain or math.inf,
             cost=lambda: monitor.cost,
         )
         stop = threading.Event()
         stack.enter_context(_stopped_by_signals(stop))
-        with _shown(out) as show:
+        with _shown(out) as show, _said_once():
             loop.run(stop, show, turns)
 
 
-def trainer(store: str, *more: str) -> Callable[[History], Model]:
-    """What trains a model from a store, in a process of its own: no JAX in the one that decides."""
+class Trainer:
+    """Trains models from a store, in a process of its own: no JAX in the one that decides.
 
-    def train(history: History) -> Model:
+    Parameters
+    ----------
+    store
+        Where the readings are.
+    more
+        Further words for `pyroute train`.
+    """
+
+    def __init__(self, store: str, *more: str) -> None:
+        self._store, self._more = store, more
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._closed = False
+        self._idle = threading.Event()
+        self._idle.set()
+
+    def train(self, history: History) -> Model:
+        """A new model; raises with what the training said where there is none."""
+        self._idle.clear()
+        try:
+            return self._train(history)
+        finally:
+            self._idle.set()
+
+    def _train(self, history: History) -> Model:
         target = next((name for name in TIMES if name in history.features), TIMES[0])
         with tempfile.TemporaryDirectory(prefix="pyroute-train-") as folder:
             out = Path(folder) / "model.weights"
             nice = shutil.which("nice")
             words = [nice, "-n", "19"] if nice else []
-            words += [sys.executable, "-m", "pyroute", "train", store, "--out", str(out)]
+            words += [sys.executable, "-m", "pyroute", "train", self._store, "--out", str(out)]
             words += ["--target", target, "--log", target, "--kind", "mixed"]
-            done = subprocess.run(
-                [*words, "--no-baselines", "--quiet", *more],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if done.returncode:
-                said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+            with self._lock:
+                if self._closed:
+                    raise RuntimeError("training: ended")
+                self._process = subprocess.Popen(
+                    [*words, "--no-baselines", "--quiet", *self._more],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            with self._process as process:
+                _, errors = process.communicate()
+            if process.returncode:
+                said = errors.strip().splitlines() or [f"exit code {process.returncode}"]
                 raise RuntimeError(said[-1])
             return load(out)
 
-    return train
+    def close(self) -> None:
+        """End the training that is running, and wait for its end: nothing is left behind."""
+        with self._lock:
+            self._closed = True
+            process = self._process
+        if process is not None and process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(5.0)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        self._idle.wait(5.0)
 
 
 def _of_document(documents: ConfigStore, name: str) -> list[str]:
@@ -224,11 +272,13 @@ def _named(given: list[str]) -> tuple[list[str], dict[str, int]]:
     return names, pids
 
 
-def _store(url: str | None, stack: contextlib.ExitStack, out: Output, needed: bool) -> Store | None:
+def _store(
+    url: str | None, stack: contextlib.ExitStack, out: Output, period: float, *, needed: bool
+) -> Store | None:
     if url is None:
         return None
     try:
-        return stack.enter_context(Store.open(url))
+        return stack.enter_context(Store.open(url, busy=min(5.0, max(1.0, period))))
     except StoreError as error:
         if needed:
             raise
@@ -248,6 +298,17 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _said_once() -> Iterator[None]:
+    """What the loop logs is shown: without a handler of its own it would come out twice."""
+    log, handler = logging.getLogger("pyroute.control.loop"), logging.NullHandler()
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 @contextlib.contextmanager

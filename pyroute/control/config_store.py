@@ -259,6 +259,10 @@ class ConfigStore(abc.ABC):
         """
         self._remove(encoded_name(name))
 
+    def trouble(self) -> str | None:
+        """What happened to the connection since the last call; None where nothing did."""
+        return None
+
     @abc.abstractmethod
     def _get(self, encoded: str) -> Document | None: ...
 

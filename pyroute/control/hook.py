@@ -16,6 +16,7 @@ server; plain HTTP, no PySpark.
 from __future__ import annotations
 
 import abc
+import http.client
 import json
 import logging
 import math
@@ -35,6 +36,7 @@ __all__ = ["Hook", "SparkHook", "StormHook"]
 
 _log = logging.getLogger("pyroute.control.hook")
 _LARGEST = 65_536
+_FAILURES = (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError)
 _TEXT = ("component", "worker", "host")
 
 
@@ -123,7 +125,7 @@ class StormHook(Hook):
                 return
             try:
                 sample = self.parse(data, self._clock(), self._host)
-            except ValueError as error:
+            except Exception as error:  # whatever it is, the next one is read
                 with self._lock:
                     self.refused += 1
                     self._problem = f"datagram: {error}"
@@ -142,17 +144,18 @@ class StormHook(Hook):
         if not isinstance(document, dict):
             raise ValueError(f"expected an object, got {type(document).__name__}")
         for name in _TEXT:
-            if not isinstance(document.get(name, ""), str):
-                raise ValueError(f"{name}: expected text, got {document[name]!r}")
+            text = document.get(name, "")
+            if not isinstance(text, str) or not text.isprintable():
+                raise ValueError(f"{name}: expected text that can be shown, got {text!r}")
         seconds: Any = document.get("seconds")
         task: Any = document.get("task")
         if not _is_number(seconds) or not seconds > 0:
-            raise ValueError(f"seconds: expected more than 0, got {seconds!r}")
+            raise ValueError(f"seconds: expected more than 0, got {seconds!r:.60}")
         if not isinstance(task, int) or isinstance(task, bool):
             raise ValueError(f"task: expected a number, got {task!r}")
         when = document.get("time", now)
         if not _is_number(when) or not math.isfinite(when):
-            raise ValueError(f"time: expected seconds, got {when!r}")
+            raise ValueError(f"time: expected seconds, got {when!r:.60}")
         features = {
             name: float(value)
             for name, value in document.items()
@@ -224,7 +227,7 @@ class SparkHook(Hook):
             quoted = urllib.parse.quote(app, safe="")
             executors = self._get(f"/applications/{quoted}/executors")
             out = [self._sample(each, when) for each in executors if each.get("isActive", True)]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except _FAILURES as error:
             self.problem = f"{self._url}: {error}"
             return []
         self.problem = None
@@ -277,4 +280,7 @@ class SparkHook(Hook):
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether it is one that a float can hold: JSON knows whole numbers of any length."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) < 1 << 1000
+    return isinstance(value, float)

@@ -25,7 +25,7 @@ from pyroute.control.backtest import Backtest, error_ratio
 from pyroute.control.config_store import ConfigStore, MalformedError, StaleVersionError
 from pyroute.control.configurable import from_document, to_document, with_shares
 from pyroute.control.policies import Forecast, Guard, Measurement, Memory, Statistics
-from pyroute.control.store import DecisionRow, ForecastRow, Sample, Store, StoreError
+from pyroute.control.store import DecisionRow, ForecastRow, Sample, Store
 from pyroute.dynamic_grouping import DynamicGrouping
 
 __all__ = ["History", "Loop", "Model", "Status", "measurement"]
@@ -202,6 +202,7 @@ class Loop:
             maxlen=remember
         )
         self._residuals: dict[str, deque[float]] = {w: deque(maxlen=40) for w in self.workers}
+        self._usual: deque[float] = deque(maxlen=remember)
         self._expected: dict[str, float] = {}
         self._said: dict[str, float] = {}
         self._heard: dict[str, float] = {}
@@ -212,6 +213,7 @@ class Loop:
         self._trained = self._begun
         self._told: dict[str, str] = {}
         self._unpublished: DynamicGrouping | None = None
+        self._store_again, self._store_said = -math.inf, ""
 
     @property
     def ratio(self) -> dict[str, float]:
@@ -285,7 +287,12 @@ class Loop:
 
     def _adopt(self, problems: dict[str, str]) -> None:
         """Go on from the ratio that is in force; also after somebody else changed it."""
-        if self._adopted or self._config is None:
+        if self._config is None:
+            return
+        trouble = self._config.trouble()
+        if trouble:
+            problems["config"] = f"{trouble}; the last ratio stays"
+        if self._adopted:
             return
         try:
             document = self._config.get(self.name)
@@ -314,7 +321,7 @@ class Loop:
         new: list[Sample] = []
         for source in self._sources:
             try:
-                came = source()
+                came = [_checked(sample) for sample in source()]
                 samples += came
                 if not getattr(getattr(source, "__self__", None), "kept", False):
                     new += came
@@ -332,10 +339,26 @@ class Loop:
     def _keep(self, samples: list[Sample], wall: float, problems: dict[str, str]) -> None:
         if self._store is None or not samples:
             return
+        self._kept(lambda store: store.write(samples, received=wall), problems)
+
+    def _kept(self, work: Callable[[Store], object], problems: dict[str, str]) -> None:
+        """Write to the store; one that fails is left alone for ten times as long as that took.
+
+        So one that waits for a lock, or for a host that is away, costs the loop little.
+        """
+        if self._store is None:
+            return
+        begun = self._ticks()
+        if begun < self._store_again:
+            problems["store"] = self._store_said
+            return
         try:
-            self._store.write(samples, received=wall)
-        except StoreError as error:
-            problems["store"] = f"{error}; routing goes on without it"
+            work(self._store)
+        except _FAILURES as error:  # a StoreError is an OSError
+            now = self._ticks()
+            self._store_again = now + 10.0 * (now - begun)
+            problems["store"] = f"{_said(error)}; routing goes on without it"
+            self._store_said = problems["store"]
 
     # measuring ---------------------------------------------------------------------------------
 
@@ -376,7 +399,8 @@ class Loop:
         now: float,
         problems: dict[str, str],
     ) -> Measurement:
-        if worker in merged:
+        # A process that lives is no answer: one that stands still is as good as gone.
+        if not _TOLD.isdisjoint(merged.get(worker, ())):
             self._heard[worker] = now
             found = measurement(merged[worker], hosts.get(worker, ""))
             wrong = [
@@ -455,11 +479,8 @@ class Loop:
         """Keep what the model said, also while its word does not count: so it can be judged."""
         if self._store is None or not self._said:
             return
-        due = wall + self.guard.period
-        try:
-            self._store.foretell(ForecastRow(wall, due, self.name, self._said, source))
-        except StoreError as error:
-            problems["store"] = f"{error}; routing goes on without it"
+        row = ForecastRow(wall, wall + self.guard.period, self.name, self._said, source)
+        self._kept(lambda store: store.foretell(row), problems)
 
     def _read_weights(self, problems: dict[str, str]) -> None:
         if self._weights is None:
@@ -475,7 +496,8 @@ class Loop:
             self.model, self._weights_mark = model, mark
         except Exception as error:
             stays = "the model before stays" if self.model is not None else "there is no model"
-            problems["weights"] = f"{self._weights.name}: {error}; {stays}"
+            text, name = _said(error), self._weights.name
+            problems["weights"] = f"{text if name in text else f'{name}: {text}'}; {stays}"
 
     # retraining --------------------------------------------------------------------------------
 
@@ -489,7 +511,10 @@ class Loop:
             if isinstance(result, Exception):
                 problems["training"] = f"{_said(result)}; the model before stays"
             else:
-                self._consider(result)
+                try:
+                    self._consider(result)
+                except Exception as error:
+                    problems["training"] = f"new model: {_said(error)}; the model before stays"
         if self._training is None and now - self._trained >= self._retrain_every:
             self._trained = now
             history, make = self.history(), self._retrain
@@ -508,7 +533,10 @@ class Loop:
         error, _ = error_ratio(*_replayed(candidate, history))
         before = math.inf
         if self.model is not None:
-            before, _ = error_ratio(*_replayed(self.model, history))
+            try:
+                before, _ = error_ratio(*_replayed(self.model, history))
+            except Exception as failure:
+                self._note("model", f"{_said(failure)}: anything better is taken")
         better = math.isfinite(error) and (error < before or math.isnan(before))
         text = f"new model: {error:.3f} of the error of persistence, the one before {before:.3f}"
         self._note("training", f"{text}; {'taken' if better else 'not taken'}")
@@ -548,7 +576,7 @@ class Loop:
             if decision.changed:
                 shares = [decision.ratio.get(name, 0.0) for name in self.workers]
                 wanted = with_shares(self._grouping, shares)
-        self._say_if_all_are_sick(reasons, problems)
+        self._say_if_all_are_sick(statistics, reasons, problems)
         if wanted is None:
             self._memory = memory
             return False, reasons
@@ -560,15 +588,21 @@ class Loop:
             return False, reasons
         self._memory = memory
         row = DecisionRow(wall, self.name, self.version, self.ratio, source, tuple(reasons))
-        if self._store is not None:
-            try:
-                self._store.decide(row)
-            except StoreError as error:
-                problems["store"] = f"{error}; routing goes on without it"
+        self._kept(lambda store: store.decide(row), problems)
         return True, reasons
 
-    @staticmethod
-    def _say_if_all_are_sick(reasons: Sequence[str], problems: dict[str, str]) -> None:
+    def _say_if_all_are_sick(
+        self, statistics: Statistics, reasons: Sequence[str], problems: dict[str, str]
+    ) -> None:
+        served = [each.service for each in statistics.workers.values() if each.service > 0]
+        if served:
+            usual = float(np.median(self._usual)) if self._usual else math.inf
+            if min(served) > ALL_SLOW * usual:
+                problems["capacity"] = (
+                    f"all workers are slow, the best takes {min(served) / usual:.3g}x the usual"
+                    " time: there is nobody to turn to"
+                )
+            self._usual.append(float(np.median(served)))
         for reason in reasons:
             if "stay in service" in reason:
                 problems["capacity"] = reason
@@ -610,12 +644,8 @@ class Loop:
         self._told = dict(problems)
 
     def _note(self, kind: str, text: str, wall: float | None = None) -> None:
-        if self._store is None:
-            return
-        try:
-            self._store.note(self._clock() if wall is None else wall, kind, text)
-        except StoreError as error:
-            _log.debug("%s", error)
+        when = self._clock() if wall is None else wall
+        self._kept(lambda store: store.note(when, kind, text), {})
 
     def _shown(
         self, statistics: Statistics, forecast: Forecast | None
@@ -637,6 +667,11 @@ class Loop:
 
 
 TIMES = ("service_ms", "queue_ms")
+ALL_SLOW = 3.0
+"""Times the usual time of a record, from which on workers are sick even if they are all alike."""
+_RATES = ("arrived_per_s", "records_per_s", "completed_per_s")
+_TOLD = frozenset((*TIMES, *_RATES, "backlog", "silent_s"))
+"""What `measurement` reads."""
 _WATCHED = ("service_ms", "backlog", "queue_ms", "records_per_s")
 
 
@@ -675,6 +710,16 @@ def _load(path: Path) -> Model:
     from pyroute.control.mixed import load
 
     return load(path)
+
+
+def _checked(sample: Any) -> Sample:
+    """A sample with numbers alone, or an error that says which is none."""
+    if not isinstance(sample, Sample):
+        raise TypeError(f"sample: expected a Sample, got {sample!r:.60}")
+    for name, value in sample.features.items():
+        if not isinstance(value, int | float | np.number):
+            raise TypeError(f"{sample.worker}: {name}: expected a number, got {value!r:.60}")
+    return sample
 
 
 def _said(error: Exception) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyroute._core import FormatError
-from pyroute.control.predictor import Predictor
+from pyroute.control.predictor import Predictor, write_whole
 
 __all__ = ["Mixed", "Trees", "load"]
 
@@ -256,10 +256,7 @@ class Mixed:
 
     def save(self, path: str | Path) -> None:
         """Write the weights file; whoever reads meanwhile sees the old one or the new one whole."""
-        target = Path(path)
-        beside = target.with_name(f".{target.name}.new")
-        beside.write_bytes(self.to_bytes())
-        beside.replace(target)
+        write_whole(path, self.to_bytes())
 
     def __repr__(self) -> str:
         sets, trees, _ = self.trees.feature.shape

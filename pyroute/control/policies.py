@@ -48,6 +48,8 @@ A worker that is stopped now and then, or shares a CPU, is as fast as ever for a
 RELAPSE, RELAPSES = 30, 3
 """A worker that is sick again within so many periods came back too early: next time a trial takes
 twice as much, up to so many times."""
+FASTEST = 1e15
+"""Records per second that nobody sends: a report of more is nonsense."""
 PATIENCE = 8.0
 """A record of exponential length takes this many times the mean once in 3,000 times."""
 Ratio = Mapping[str, float]
@@ -101,8 +103,7 @@ class Statistics:
     @property
     def rate(self) -> float:
         """Records per second that were sent to all."""
-        known = [each.arrived for each in self.workers.values() if math.isfinite(each.arrived)]
-        return sum(known)
+        return sum(each.arrived for each in self.workers.values() if 0 <= each.arrived < FASTEST)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,18 @@ from pyroute._kernel import Kernel
 __all__ = ["Predictor"]
 
 
+def write_whole(path: str | Path, data: bytes) -> None:
+    """Write a file beside the old one, then in its place; nothing is left where that fails."""
+    target = Path(path)
+    beside = target.with_name(f".{target.name}.new")
+    try:
+        beside.write_bytes(data)
+        beside.replace(target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
 class Predictor(Kernel):
     """A trained model that forecasts one step ahead.
 
@@ -111,10 +123,7 @@ class Predictor(Kernel):
 
     def save(self, path: str | Path) -> None:
         """Write the weights file; whoever reads meanwhile sees the old one or the new one whole."""
-        target = Path(path)
-        beside = target.with_name(f".{target.name}.new")
-        beside.write_bytes(self.to_bytes())
-        beside.replace(target)
+        write_whole(path, self.to_bytes())
 
     def predict(self, window: Any) -> npt.NDArray[np.float64]:
         """Forecast every worker's target for the step after the window.

@@ -34,6 +34,8 @@ __all__ = ["DecisionRow", "ForecastRow", "Reports", "Sample", "Store", "StoreErr
 SCHEMA = 2
 """Of the tables; a store of schema 1, which kept no forecasts, is brought up to it when opened."""
 _OLDER = ("1",)
+_JUMP = 600.0
+"""Seconds between two writes: after more of them, or less than none, the clock was set."""
 _CLOCK_SAMPLES = 16
 """Latest reports of a host that its clock is compared by."""
 
@@ -119,13 +121,22 @@ class Store:
     url
         A path, ``sqlite:///PATH``, ``:memory:``, or ``postgresql://USER@HOST/NAME``.
     retention
-        Seconds after which all of them are forgotten; None keeps them for ever.
+        Seconds after which all of them are forgotten; None keeps them for ever. For an hour after
+        the clock was set nothing is.
     busy
         Seconds to wait for another writer.
+    make
+        Whether to make the tables where there are none. Without, a place that is no store is
+        refused, and is not changed.
     """
 
     def __init__(
-        self, url: str | Path, *, retention: float | None = 7 * 86400.0, busy: float = 5.0
+        self,
+        url: str | Path,
+        *,
+        retention: float | None = 7 * 86400.0,
+        busy: float = 5.0,
+        make: bool = True,
     ) -> None:
         if retention is not None and not retention > 0:
             raise ValueError(f"retention: expected more than 0 seconds, got {retention}")
@@ -138,21 +149,21 @@ class Store:
             if self.url == "sqlite://":
                 options["poolclass"] = sa.pool.StaticPool
         else:
-            options |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": max(2, busy)}}
+            wait = max(2, math.ceil(busy))
+            options |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": wait}}
         try:
             self._engine = sa.create_engine(self.url, **options)
         except ImportError as error:
             raise ImportError(f"{error}: pip install 'pyroute-core[postgres]'") from None
-        if self._is_sqlite:
+        if self._is_sqlite and make:
             sa.event.listen(self._engine, "connect", _tune)
         self._sa = sa
         self._tables()
         self._lock = threading.RLock()
         self._layouts: dict[tuple[str, ...], int] = {}
-        self._pruned = -math.inf
-        self._ready = False
+        self._pruned = self._written = -math.inf
         try:
-            self._prepare()
+            self._prepare(make)
         except BaseException:
             self._engine.dispose()
             raise
@@ -223,7 +234,7 @@ class Store:
             sa.Index("events_time", "time"),
         )
 
-    def _prepare(self) -> None:
+    def _prepare(self, make: bool) -> None:
         """Make the tables that are missing; refuse those of a schema that is not known."""
         with self._begin() as connection:
             if not self._is_sqlite:  # two that start at once make them one after the other
@@ -234,6 +245,10 @@ class Store:
                 found = connection.execute(query).scalar()
             if found not in (None, str(SCHEMA), *_OLDER):
                 raise StoreError(f"{self.name}: expected schema {SCHEMA}, got {found}")
+            if not make:
+                if found is None:
+                    raise StoreError(f"{self.name}: expected a store of control, got none")
+                return
             self._meta.create_all(connection)
             if found is None:
                 connection.execute(self._about.insert().values(name="schema", value=str(SCHEMA)))
@@ -241,7 +256,6 @@ class Store:
                 connection.execute(
                     self._about.update().where(about.name == "schema").values(value=str(SCHEMA))
                 )
-        self._ready = True
 
     @property
     def name(self) -> str:
@@ -281,9 +295,16 @@ class Store:
                 )
             if rows:
                 connection.execute(self._samples.insert(), rows)
-        if self.retention is not None and now - self._pruned > min(60.0, self.retention):
+        if self.retention is not None and self._is_time_to_prune(now, self.retention):
             self.prune(now)
         return len(rows)
+
+    def _is_time_to_prune(self, now: float, retention: float) -> bool:
+        """Once a minute; not for an hour after the clock was set, because it may be set back."""
+        passed, self._written = now - self._written, now
+        if math.isfinite(passed) and not 0 <= passed <= _JUMP:
+            self._pruned = now + min(3600.0, retention)
+        return now - self._pruned > min(60.0, retention)
 
     def _layout_id(self, connection: Any, names: tuple[str, ...]) -> int:
         if names in self._layouts:
@@ -444,7 +465,11 @@ class Store:
         self, start: float, end: float, host: str | None, worker: str | None
     ) -> tuple[list[Any], dict[int, list[str]]]:
         table = self._samples
-        query = self._sa.select(table).where(table.c.received >= start, table.c.received < end)
+        query = self._sa.select(table)
+        if start > -math.inf:
+            query = query.where(table.c.received >= start)
+        if end < math.inf:
+            query = query.where(table.c.received < end)
         if host is not None:
             query = query.where(table.c.host == host)
         if worker is not None:
@@ -456,18 +481,31 @@ class Store:
             layouts = {row.id: json.loads(row.names) for row in found if row.id in used}
         return rows, layouts
 
+    def newest(self) -> float | None:
+        """When the latest sample was received; None where there is none."""
+        query = self._sa.select(self._samples.c.received).order_by(self._samples.c.id.desc())
+        with self._lock, self._begin() as connection:
+            found = connection.execute(query.limit(1)).scalar()
+        return None if found is None else float(found)
+
     def tail(self, after: int) -> tuple[list[Sample], int]:
         """Samples that were written after the one of this number, and the number of the last.
 
         A negative number: none, and the last one's number.
         """
+        rows, last = self._tail(after, ())
+        return [sample for _, sample in rows], last
+
+    def _tail(self, after: int, also: Sequence[int]) -> tuple[list[tuple[int, Sample]], int]:
+        """As `tail`, each with its number; and those of further numbers."""
         table = self._samples
         newest = self._sa.select(self._sa.func.max(table.c.id))
         with self._lock, self._begin() as connection:
             last = int(connection.execute(newest).scalar() or 0)
-            if after < 0 or last <= after:
+            if after < 0 or (last <= after and not also):
                 return [], last
-            query = self._sa.select(table).where(table.c.id > after, table.c.id <= last)
+            wanted = (table.c.id > after) & (table.c.id <= last)
+            query = self._sa.select(table).where(wanted | table.c.id.in_(list(also)))
             rows = list(connection.execute(query.order_by(table.c.id)))
             found = connection.execute(self._sa.select(self._layout.c.id, self._layout.c.names))
             layouts = {row.id: json.loads(row.names) for row in found}
@@ -475,7 +513,7 @@ class Store:
         for row in rows:
             values = np.frombuffer(row.data, "<f8").tolist()
             features = dict(zip(layouts[row.layout], values, strict=True))
-            samples.append(Sample(row.sent, row.host, row.worker, features))
+            samples.append((int(row.id), Sample(row.sent, row.host, row.worker, features)))
         return samples, last
 
     def offsets(self, end: float = math.inf) -> dict[str, float]:
@@ -521,16 +559,26 @@ class Reports:
     """
 
     kept = True
+    LOOKS, MOST = 100, 1000  # how often, and of how many numbers, rows that are late are looked for
 
     def __init__(self, store: Store, *, besides: str = "") -> None:
         self._store, self._besides = store, besides
         self._last: int | None = None
+        self._missing: dict[int, int] = {}  # numbers that were left out, and how often to look
 
     def collect(self) -> list[Sample]:
         """Samples of all hosts but the one that is left out; none at the first look."""
-        samples, last = self._store.tail(-1 if self._last is None else self._last)
+        before = self._last
+        rows, last = self._store._tail(-1 if before is None else before, list(self._missing))
         self._last = last
-        return [sample for sample in samples if sample.host != self._besides]
+        came = {number for number, _ in rows}
+        looks = {number: left - 1 for number, left in self._missing.items() if left > 1}
+        if before is not None:
+            # A writer that began before another may end after it: its rows come late.
+            first = max(before + 1, last + 1 - self.MOST)
+            looks |= dict.fromkeys(range(first, last + 1), self.LOOKS)
+        self._missing = {number: left for number, left in looks.items() if number not in came}
+        return [sample for _, sample in rows if sample.host != self._besides]
 
 
 class _Transaction:

@@ -2,16 +2,20 @@
 
 import json
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
 import numpy as np
+import psutil
 import pytest
 
-from pyroute.control import ConfigStore
+from pyroute.control import ConfigStore, Store
 
 pytest.importorskip("typer", reason="typer is missing: pip install 'pyroute-core[cli]'")
 
@@ -58,7 +62,7 @@ def test_text(tmp_path):
     done = demo(tmp_path, "--worker", "w0", "--worker", "w1=999999999")
     assert done.returncode == 0
     assert "w0 50.0%, w1 50.0%" in done.stdout
-    assert "worker w1: process 999999999 is gone" in done.stderr
+    assert done.stderr.count("worker w1: process 999999999 is gone") == 1
 
 
 def test_workers_of_the_document(tmp_path):
@@ -124,6 +128,35 @@ def test_broken_store_is_no_reason_to_stop(tmp_path):
     assert "move the file away" in done.stderr
 
 
+def test_store_of_a_newer_version(tmp_path):
+    with Store.open(tmp_path / "control.db") as store, store._begin() as connection:
+        connection.exec_driver_sql("UPDATE pyroute_about SET value = '99'")
+    done = demo(tmp_path, "--worker", "w0", "--store", tmp_path / "control.db")
+    assert done.returncode == 0
+    assert "expected schema 2, got 99; going on without it" in done.stderr
+
+
+def test_disk_that_is_full(tmp_path):
+    """Files of at most 60 kB: the store cannot grow, and routing goes on."""
+
+    def small():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+
+    words = ["--worker", "w0", "--worker", "w1", "--json", "--store", str(tmp_path / "control.db")]
+    Store.open(tmp_path / "control.db").close()
+    with ConfigStore.open(f"dir:{tmp_path / 'conf'}") as config:
+        config.put("demo/source->work", {"ratio": [3, 1], "tasks": ["w0", "w1"]}, 0)
+    done = call(
+        *("demo", "source->work", "--config", f"dir:{tmp_path / 'conf'}", "--period", "0.1"),
+        *("--turns", "20", *words),
+        preexec_fn=small,
+    )
+    assert done.returncode == 0, done.stderr
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert "routing goes on without it" in last["problems"]["store"]
+    assert last["ratio"] == {"w0": 0.75, "w1": 0.25}
+
+
 def test_one_host_reports_and_another_decides(tmp_path):
     database = tmp_path / "control.db"
     done = demo(tmp_path, "--worker", "w0", "--report", "--store", database, "--json")
@@ -162,33 +195,75 @@ def test_ends_when_asked(tmp_path, number):
     store.close()
 
 
-def test_retraining_asks_the_command_that_trains(tmp_path, monkeypatch):
+@pytest.fixture
+def python(tmp_path, monkeypatch):
+    """What is called instead of Python, and a folder for temporary files."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+
+    def write(text):
+        path = tmp_path / "python"
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(path))
+
+    return write
+
+
+def test_retraining_asks_the_command_that_trains(tmp_path, python):
     """What trains is `pyroute train` on the store; what it says is said when it fails."""
-    from pyroute.control.command import trainer
+    from pyroute.control.command import Trainer
     from pyroute.control.loop import History
     from pyroute.control.predictor import Predictor
 
     sizes = {"window": 2, "workers": 2, "features": 1, "layers2": 1, "hidden2": 1, "skip": True}
     weights = [0.0] * 9 + [0.0, 0.0] + [0.5, 0.5]
     model = Predictor.make(sizes, names=["queue_ms"], weights=weights)
-    seen = []
-
-    def run(words, **options):
-        seen.append(words)
-        if len(seen) == 1:
-            model.save(words[words.index("--out") + 1])
-            return subprocess.CompletedProcess(words, 0, "", "")
-        return subprocess.CompletedProcess(words, 2, "", "pyroute train: rows: expected more\n")
-
-    monkeypatch.setattr(subprocess, "run", run)
-    train = trainer(str(tmp_path / "control.db"))
+    model.save(tmp_path / "trained")
+    # The words are kept; the weights go where the sixth says.
+    python(f'echo "$@" > {tmp_path}/words; echo progress >&2; cp {tmp_path}/trained "$6"')
+    training = Trainer(str(tmp_path / "control.db"), "--last", "7")
     values = np.ones((3, 2))
-    made = train(History(("a", "b"), values, {"queue_ms": values}))
+    made = training.train(History(("a", "b"), values, {"queue_ms": values}))
     assert made.predict(np.ones((2, 2))) == pytest.approx(model.predict(np.ones((2, 2))))
-    assert f"-m pyroute train {tmp_path / 'control.db'} --out" in " ".join(seen[0])
-    assert seen[0][seen[0].index("--target") + 1] == "queue_ms"
+    words = (tmp_path / "words").read_text()
+    assert f"-m pyroute train {tmp_path / 'control.db'} --out" in words
+    assert "--target queue_ms --log queue_ms" in words
+    assert words.endswith("--last 7\n")
+    python('echo "pyroute train: rows: expected more" >&2; exit 2')
     with pytest.raises(RuntimeError, match="rows: expected more"):
-        train(History(("a", "b"), values, {}))
+        training.train(History(("a", "b"), values, {}))
+    training.close()
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_no_training_outlives_control(tmp_path, python):
+    from pyroute.control.command import Trainer
+    from pyroute.control.loop import History
+
+    python(f"echo $$ > {tmp_path}/pid; exec sleep 600")
+    training = Trainer(str(tmp_path / "control.db"))
+    errors = []
+
+    def train():
+        try:
+            training.train(History(("a",), np.ones((3, 1))))
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    training.close()
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+    assert list((tmp_path / "temporary").iterdir()) == []
+    thread.join(60)
+    assert errors == ["exit code -15"]
+    with pytest.raises(RuntimeError, match="ended"):  # nor does another begin
+        training.train(History(("a",), np.ones((3, 1))))
 
 
 def test_live_view():

@@ -1,12 +1,15 @@
 """Hooks: datagrams of the Storm jar, and Spark's status API as it was once answered."""
 
+import http.client
 import json
 import math
+import re
 import socket
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
+from unittest.mock import Mock
 
 import pytest
 
@@ -33,6 +36,20 @@ def test_datagram():
     }
 
 
+def test_the_jar_writes_what_is_read_here():
+    """The format in its source, filled in: nothing that it tells is lost, and the names agree."""
+    root = Path(__file__).resolve().parent.parent.parent
+    source = root / "bindings/storm/src/main/java/pyroute/storm/Traffic.java"
+    if not source.exists():
+        pytest.skip("bindings/storm is not here")
+    after = source.read_text().partition("String.format(Locale.ROOT,")[2]
+    literals = re.findall(r'"((?:[^"\\]|\\.)*)"', after.partition("component.replace(")[0])
+    text = "".join(literals).replace('\\"', '"')
+    filled = text % ("count", 3, 2.0, 812, 0.4, 9.1, 0.1, 2.0, 12)
+    assert filled.encode() == DATAGRAM
+    assert StormHook.parse(filled.encode(), 0.0).features.keys() >= {"queue_ms", "send_ms"}
+
+
 def test_names_of_its_own():
     text = b'{"component":"c","task":0,"seconds":1,"worker":"w","host":"h","time":5,"x":NaN}'
     sample = StormHook.parse(text, 17.0)
@@ -56,11 +73,20 @@ def test_names_of_its_own():
         b'{"task":1,"seconds":1,"time":NaN}',
         b'{"task":1,"seconds":1,"worker":7}',
         b"[" * 5000,
+        b'{"task":1,"seconds":1' + b"0" * 400 + b"}",
+        b'{"task":1,"seconds":1,"time":1' + b"0" * 400 + b"}",
+        b'{"task":1,"seconds":1,"worker":"\\ud800"}',
+        b'{"task":1,"seconds":1,"host":"a\\u0000b"}',
     ],
 )
 def test_hostile_datagrams(data):
     with pytest.raises(ValueError, match="expected"):
         StormHook.parse(data, 0.0)
+
+
+def test_numbers_that_no_float_can_hold_are_left_out():
+    data = b'{"task":1,"seconds":1,"records":1' + b"0" * 400 + b',"x":-1' + b"0" * 400 + b',"y":2}'
+    assert StormHook.parse(data, 0.0).features == {"y": 2.0}
 
 
 def wait_for(condition, seconds=60.0):
@@ -81,6 +107,26 @@ def test_over_loopback():
         wait_for(lambda: hook.refused == 1)
         assert [sample.worker for sample in came] == ["count/3"] * 2
         assert hook.collect() == []
+
+
+def test_no_datagram_ends_the_listening(monkeypatch):
+    """Also one that the reader of datagrams does not know to refuse."""
+
+    def parse(data, now, host=""):
+        if data == b"odd":
+            raise ArithmeticError("odd")
+        return real(data, now, host)
+
+    real = StormHook.parse
+    monkeypatch.setattr(StormHook, "parse", staticmethod(parse))
+    with Hook.storm() as hook, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.connect(("127.0.0.1", hook.port))
+        sender.send(b"odd")
+        wait_for(lambda: hook.refused == 1)
+        hook.collect()
+        assert hook.problem == "datagram: odd"
+        sender.send(DATAGRAM)
+        wait_for(lambda: [sample.worker for sample in hook.collect()] == ["count/3"])
 
 
 def test_port_in_use():
@@ -158,6 +204,10 @@ def test_spark_that_does_not_answer(status_api):
     wrong = Hook.spark(status_api, app="no such application")
     assert wrong.collect() == []
     assert "404" in wrong.problem
+    torn = http.client.IncompleteRead(b"")
+    broken = SparkHook("http://x", app="a", get=Mock(side_effect=torn))
+    assert broken.collect() == []
+    assert "0 bytes read" in broken.problem
     odd = SparkHook("http://x", get=lambda path: {"not": "a list"})
     assert odd.collect() == []
     assert odd.problem

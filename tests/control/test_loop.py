@@ -23,7 +23,7 @@ from pyroute.control.configurable import (
     with_shares,
 )
 from pyroute.control.loop import measurement
-from pyroute.control.store import Reports, Sample
+from pyroute.control.store import Reports, Sample, StoreError
 from zookeeper import ZooKeeper, require
 
 NAME = edge_name("urls", "spout", "extract")
@@ -333,6 +333,78 @@ def test_all_workers_sick_at_once():
     assert sum(share > 0.1 for share in status.ratio.values()) == 3
 
 
+def test_all_workers_slow_at_once_is_said(config):
+    """Alike, so there is nobody to turn to; but it is no good news either."""
+    world = World(config=config)
+    world.service["w1"] = 25.0
+    kept = dict(world.turn(3).ratio)
+    world.service = {name: 100 * each for name, each in world.service.items()}
+    for _ in range(3):
+        status = world.turn()
+        assert "all workers are slow" in status.problems["capacity"]
+        assert "100x the usual" in status.problems["capacity"]
+        assert status.ratio == kept
+    world.service = {name: each / 100 for name, each in world.service.items()}
+    assert world.turn().problems == {}
+    world.service["w2"] = 5000.0  # one of them: it is turned away from, and that is all
+    assert "capacity" not in world.turn().problems
+
+
+def test_a_process_that_stands_still_is_as_good_as_gone():
+    """Its monitor still finds the process; it tells nothing of records any more."""
+    world = World()
+    process = {"cpu_percent": 0.0, "is_stopped": 1.0}
+    world.loop._sources.append(
+        lambda: [Sample(world.wall, "h1", name, process) for name in WORKERS]
+    )
+    world.turn(2)
+    del world.service["w3"]
+    status = world.turn(8)
+    assert "silent" in status.problems["worker w3"]
+    assert status.ratio["w3"] <= p.Guard().probe * 1.1
+    world.service["w3"] = 5.0
+    assert is_even(world.turn(25).ratio)
+
+
+@pytest.mark.parametrize(
+    "came",
+    [
+        [7],
+        None,
+        [Sample(0.0, "h1", "w1", {"service_ms": "x"})],
+        [Sample(0.0, "h1", "w1", {"other": None})],
+    ],
+)
+def test_source_that_gives_nonsense(came, tmp_path):
+    with Store.open(tmp_path / "control.db") as store:
+        world = World(store=store)
+        world.loop._sources.append(lambda: came)
+        world.service["w1"] = 25.0
+        status = world.turn(2)
+        assert [kind for kind in status.problems if kind.startswith("source")]
+        assert status.ratio["w1"] < 0.1
+
+
+def test_names_that_a_store_cannot_hold(tmp_path):
+    with Store.open(tmp_path / "control.db") as store:
+        world = World(store=store)
+        world.loop._sources.append(lambda: [Sample(0.0, "h1", "\ud800", {"service_ms": 5.0})])
+        world.service["w1"] = 25.0
+        status = world.turn(2)
+        assert "routing goes on without it" in status.problems["store"]
+        assert status.ratio["w1"] < 0.1
+
+
+@pytest.mark.parametrize("rate", [1e308, math.inf, -math.inf, -1e9, math.nan])
+def test_rates_that_are_nonsense(rate):
+    world = World()
+    world.loop._sources.append(
+        lambda: [Sample(0.0, "h1", name, {"records_per_s": rate}) for name in WORKERS]
+    )
+    world.service["w1"] = 25.0
+    assert world.turn(2).ratio["w1"] < 0.1
+
+
 def test_source_that_fails():
     world = World()
     world.service["w1"] = 25.0
@@ -358,6 +430,35 @@ def test_store_that_is_locked(tmp_path, config):
         other.close()
         assert world.turn().problems == {}
         assert [kind for _, kind, text in store.events() if text == "over"] == ["store"]
+
+
+def test_store_that_fails_slowly_does_not_slow_the_loop(config):
+    """Each try waits five seconds for a lock: there are few, and nothing is decided late."""
+
+    class Slow(Store):
+        tries, away = 0, True
+
+        def _begin(self):
+            if self.away and hasattr(self, "world"):
+                self.tries += 1
+                self.world.ticks += 5.0
+                raise StoreError("locked")
+            return super()._begin()
+
+    with Slow.open(":memory:") as store:
+        world = World(config=config, store=store)
+        store.world = world
+        world.service["w1"] = 25.0
+        assert world.turn().ratio["w1"] < 0.1
+        begun = world.ticks
+        for _ in range(100):
+            assert world.turn().problems["store"] == "locked; routing goes on without it"
+        assert store.tries * 5.0 <= 0.15 * (world.ticks - begun) + 5.0
+        store.away = False
+        status = world.turn(60)
+        assert status.problems == {}
+        assert "over" in [text for _, kind, text in store.events() if kind == "store"]
+        assert len(store.read(0.0, 1e9)) > 0
 
 
 def test_store_that_is_destroyed(tmp_path):
@@ -540,6 +641,33 @@ def test_retraining_takes_the_better_model():
     assert world.loop.model.factor == 1.0  # the third is worse
 
 
+def test_a_new_model_that_cannot_be_judged():
+    class Broken:
+        def predict(self, history):
+            raise RuntimeError("no such layer")
+
+    world = Drifting(retrain=lambda history: Broken(), retrain_every=3.0)
+    world.loop.model = kept = Line(1.0)
+    problems = {}
+
+    def judged():
+        problems.update(world.turn().problems)
+        return "training" in problems
+
+    wait_for(judged)
+    assert problems["training"] == "new model: no such layer; the model before stays"
+    assert world.loop.model is kept
+
+
+def test_a_broken_model_gives_way_to_a_new_one():
+    class Broken:
+        def predict(self, history):
+            raise RuntimeError("no such layer")
+
+    world = Drifting(retrain=lambda history: Line(1.0), retrain_every=10.0, model=Broken())
+    wait_for(lambda: world.turn() and isinstance(world.loop.model, Line))
+
+
 def test_history_has_what_was_measured():
     world = World()
     world.turn(3)
@@ -623,6 +751,7 @@ def test_zookeeper_killed_and_restarted(server):
         assert not status.changed
         assert split.grouping == kept  # and routes on
         assert split.grouping.assign([1, 2, 3]).size == 3
+        wait_for(lambda: "expected ZooKeeper" in (watch.problem or ""))
         server.start()
 
         def published():
@@ -630,18 +759,27 @@ def test_zookeeper_killed_and_restarted(server):
 
         wait_for(published, 120.0)
         wait_for(lambda: split.grouping == world.loop.grouping, 120.0)
+        assert watch.problem is None
         watch.cancel()
 
 
-def test_zookeeper_session_expired(server):
+def test_zookeeper_session_expired(server, caplog):
     url = f"zk://{server.hosts}/expired"
     with ConfigStore.open(url, timeout=2.0) as config, ConfigStore.open(url) as other:
         split = SplitRatio(NAME, 4)
         watch = attach(other, split)
         world = World(config=config)
-        world.turn()
+        world.service["w2"] = 25.0
+        world.turn(2)
+        wait_for(lambda: split.grouping == world.loop.grouping)
+        kept = split.grouping
         server.expire(config._client)
         server.expire(other._client)
+        wait_for(lambda: caplog.text.count("got the session expired") >= 2)
+        assert split.grouping == kept  # and routes on
+        assert split.grouping.assign([1, 2, 3]).size == 3
+        said = "the session expired; the last ratio stays"
+        wait_for(lambda: said in world.turn().problems.get("config", ""))
         world.service["w1"] = 25.0
 
         def published():

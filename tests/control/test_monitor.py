@@ -106,6 +106,25 @@ def test_run_ends():
     assert len(seen) == 3
 
 
+@pytest.mark.parametrize("period", [0.1, 0.3])
+def test_run_keeps_its_cadence(period):
+    """One sample a period from the first on; those that were missed are left out."""
+    begun = time.monotonic()
+    ticks = []
+    for _ in Monitor(period=period).run(threading.Event()):
+        ticks.append(time.monotonic())
+        if len(ticks) == 2:
+            time.sleep(2.5 * period)  # whoever takes the samples is late
+        if len(ticks) == 5:
+            break
+    assert ticks[4] - begun >= 5.9 * period  # 0, 1, 4, 5, 6: not all at once
+
+
+@pytest.mark.parametrize("period", [0.1, 1.0, 30.0])
+def test_periods_from_a_tenth_of_a_second_to_half_a_minute(period):
+    assert Monitor(period=period).period == period
+
+
 @pytest.mark.parametrize("period", [0.05, 31.0, -1.0, math.nan])
 def test_wrong_period(period):
     with pytest.raises(ValueError, match=r"^period: expected .+, got .+"):

@@ -71,6 +71,27 @@ def small():
     )
 
 
+def test_a_disk_that_is_full_leaves_the_old_file(tmp_path):
+    """And no half of a new one."""
+    path = tmp_path / "m.weights"
+    small().save(path)
+    code = (
+        "import resource, sys\n"
+        "from pyroute.control import Predictor\n"
+        f"model = Predictor.load({str(path)!r})\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        "try:\n"
+        f"    model.save({str(path)!r})\n"
+        "except OSError as error:\n"
+        "    print(error)\n"
+    )
+    before = path.read_bytes()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "too large" in done.stdout, done.stderr
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["m.weights"]
+
+
 def test_takes_a_history_by_name():
     predictor = small()
     target = np.array([[9.0, 9.0], [1.0, 5.0], [2.0, 5.0], [3.0, 7.0]])

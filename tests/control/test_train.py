@@ -15,6 +15,7 @@ from pyroute.cli.commands import of_function  # noqa: E402
 from pyroute.control import Predictor, train  # noqa: E402
 from pyroute.control.mixed import load  # noqa: E402
 from pyroute.control.train import baselines, command, fitting, table  # noqa: E402
+from pyroute.control.train.frame import PAUSE  # noqa: E402
 
 QUICK = train.Config(
     window=6, layers2=1, hidden2=8, members=1, blocks=12, block=15, batch=64, patience=12, rate=1e-2
@@ -87,6 +88,18 @@ def test_torn_checkpoint_is_said(tmp_path):
     path.write_bytes(b"PK\x03\x04 and then nothing")
     with pytest.raises(ValueError, match=r"train\.part: expected a checkpoint"):
         train.fit(waves()[:300], QUICK, checkpoint=path)
+
+
+def test_early_stopping_ends_and_keeps_the_best():
+    """What cannot be learnt: no gain for `patience` blocks, long before the last one."""
+    noise = train.Frame.of(np.random.default_rng(4).normal(size=(200, 2)))
+    blocks = []
+    config = replace(QUICK, blocks=200, patience=4, residual=False, rate=3e-2)
+    model = train.fit(noise, config, seed=1, progress=lambda now: blocks.append(now))
+    history = model.history[0]
+    at = int(np.argmin(history["validation"]))
+    assert len(blocks) == len(history["validation"]) == at + 1 + 4 < 200
+    assert history["best"] == history["validation"][at] < history["validation"][-1]
 
 
 def test_refit_and_missing_readings():
@@ -245,6 +258,61 @@ def test_reads_a_store(tmp_path):
         train.from_store(str(place), target="queue")
 
 
+def stored(place, times):
+    """A store in which two workers wrote at these times."""
+    from pyroute.control.store import Sample, Store
+
+    with Store.open(place, retention=None) as store:
+        for number, when in enumerate(times):
+            samples = [
+                Sample(when, "h", name, {"service_ms": 5 + np.sin(number / 3)}) for name in "ab"
+            ]
+            store.write(samples, received=when)
+    return str(place)
+
+
+@pytest.mark.parametrize("pause", [-5 * 3600.0, 5 * 3600.0, 400 * 86400.0])
+def test_a_pause_is_not_most_of_what_is_trained_on(pause, tmp_path):
+    """Of a clock that was set back or forward, or of nights without control."""
+    late = pause * (np.arange(300) >= 150)
+    place = stored(tmp_path / "control.db", 1e9 + np.arange(300) + late)
+    frame = train.from_store(place, target="service_ms")
+    assert len(frame) == 299 + PAUSE
+    assert np.isfinite(frame.target).sum() == 600
+    done = call(
+        *(place, "-o", tmp_path / "x.weights", "--window", 6, "--layers", 1, "--hidden", 4),
+        *("--members", 1, "--blocks", 2, "--no-baselines", "--quiet"),
+    )
+    assert done.exit_code == 0, done.output
+
+
+def test_only_the_last_seconds(tmp_path):
+    place = stored(tmp_path / "control.db", np.arange(100.0))
+    assert len(train.from_store(place, target="service_ms", last=39.0)) == 40
+
+
+@pytest.mark.parametrize("kind", ["empty", "foreign", "nothing"])
+def test_what_is_no_store_is_said_and_not_changed(kind, tmp_path):
+    import sqlite3
+
+    place = tmp_path / "x.db"
+    if kind == "empty":
+        stored(place, [])
+    elif kind == "foreign":
+        with sqlite3.connect(place) as other:
+            other.execute("CREATE TABLE mine (a)")
+        other.close()
+    else:
+        place.touch()
+    before = place.read_bytes()
+    done = call(place, "-o", tmp_path / "x.weights")
+    assert done.exit_code == 2
+    wanted = "expected samples, got none" if kind == "empty" else "expected a store of control"
+    assert wanted in done.stderr
+    assert place.read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"x.db"}
+
+
 # -- the command
 
 
@@ -334,6 +402,7 @@ def test_command_of_a_mixed_model(file, tmp_path):
         (["{file}", "--target", "cpu", "--log", "x"], "--log: expected one of"),
         (["{file}", "--target", "cpu", "--window", 100], "rows: expected more than"),
         (["{file}", "--target", "cpu", "--step", -1], "step: expected a number > 0"),
+        (["{file}", "--target", "cpu", "--last", 60], "--last: expected a store"),
     ],
 )
 def test_command_refuses_in_one_line(file, tmp_path, monkeypatch, arguments, message):

@@ -64,6 +64,14 @@ def train(
         float | None,
         typer.Option(metavar="S", help="Seconds of a step. None: the usual difference of times."),
     ] = None,
+    last: Annotated[
+        float | None,
+        typer.Option(
+            min=1.0,
+            metavar="S",
+            help="Of a store, the last so many seconds. None: all that it keeps.",
+        ),
+    ] = None,
     kind: Annotated[
         str,
         typer.Option(
@@ -106,7 +114,7 @@ def train(
     expect_place(out, "--out")
     if Path(source).is_dir():
         raise CommandError(f"{source}: expected a file or a store, got a directory")
-    frame = _frame(source, time, worker, target, feature, machine or [], step)
+    frame = _frame(source, time, worker, target, feature, machine or [], step, last)
     config = _config(kind, window, layers, hidden, members, blocks, tuple(log or ()), frame)
     start = round(len(frame) * (1 - judge))
     if start < 4 * window or len(frame) - start < 2:
@@ -179,10 +187,13 @@ def _frame(
     feature: list[str] | None,
     machine: list[str],
     step: float | None,
+    last: float | None,
 ) -> Frame:
     options: dict[str, Any] = {"target": target, "features": feature, "machine": machine}
     if "://" in source or Path(source).suffix in STORES:
-        return from_store(source, **options, step=step)
+        return from_store(source, **options, step=step, last=last)
+    if last is not None:
+        raise CommandError("--last: expected a store, got a file")
     return read(source, time=time, worker=worker, **options, step=step)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import optax
 
-from pyroute.control.predictor import Predictor
+from pyroute.control.predictor import Predictor, write_whole
 from pyroute.control.train.frame import Floats, Frame, filled
 from pyroute.control.train.network import Network, Shape, forward, make, weights_of
 
@@ -588,10 +589,9 @@ class _Keeper:
         for i, leaf in enumerate(jax.tree.leaves((state, best))):
             self.kept[f"{member}/{i}"] = np.asarray(leaf)
         arrays = {name: value for name, value in self.kept.items() if name != "about"}
-        beside = self.path.with_name(f".{self.path.name}.new")
-        with beside.open("wb") as file:
-            np.savez(file, about=np.asarray(json.dumps(about)), **arrays)
-        beside.replace(self.path)
+        file = io.BytesIO()
+        np.savez(file, about=np.asarray(json.dumps(about)), **arrays)
+        write_whole(self.path, file.getvalue())
         self.saved = now
 
     def remove(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,8 @@ import numpy.typing as npt
 __all__ = ["Frame", "filled", "from_store", "read"]
 
 Floats = npt.NDArray[np.float64]
+PAUSE = 100
+"""Steps that a pause in the readings is shortened to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,18 +166,24 @@ def from_store(
     features: Sequence[str] | None = None,
     machine: Sequence[str] = (),
     step: float | None = None,
+    last: float | None = None,
 ) -> Frame:
-    """Read all samples of a `pyroute.control.Store`; those without a worker are the machine's.
+    """Read samples of a `pyroute.control.Store`; those without a worker are the machine's.
 
-    Parameters are as of `read`; without `features` all that a worker reports are taken.
+    Parameters are as of `read`; without `features` all that a worker reports are taken. With
+    `last` those of the last so many seconds alone. The store is not changed.
     """
     if "://" not in place and not Path(place).exists():
         raise FileNotFoundError(f"{place}: expected a store, got none")
-    store = import_module("pyroute.control.store").Store.open(place)
+    store = import_module("pyroute.control.store").Store.open(place, make=False)
     try:
-        table = store.read(0.0, 1e12)
+        newest = store.newest()
+        start = -math.inf if last is None or newest is None else newest - last
+        table = store.read(start, math.inf)
     finally:
         store.close()
+    if not len(table):
+        raise ValueError(f"{place}: expected samples, got none")
     labels = np.asarray([str(value) for value in table.column("worker").to_pylist()], str)
     of_worker = labels != ""
     numbers = {
@@ -183,6 +192,8 @@ def from_store(
         if name not in ("time", "sent", "received", "host", "worker")
     }
     reported = [name for name, v in numbers.items() if np.isfinite(v[of_worker]).any()]
+    if not reported:
+        raise ValueError(f"{place}: expected numbers of workers, got none")
     if features is None:
         features = [name for name in reported if name != target]
     for name in (target, *features):
@@ -218,10 +229,8 @@ def _assembled(
         step = float(np.median(gaps))
     if not step > 0:
         raise ValueError(f"step: expected a number > 0, got {step}")
-    slot = np.rint((at - at.min()) / step).astype(np.int64)
+    slot = _slots(at, step)
     steps = int(slot.max()) + 1
-    if steps > 100 * len(at) + 1000:
-        raise ValueError(f"step: expected one near the differences of times, got {step:g}")
     mine = who >= 0
     cell = slot[mine] * len(workers) + who[mine]
     columns = [_mean_by(v[mine], cell, steps * len(workers)) for v in chosen.values()]
@@ -229,6 +238,23 @@ def _assembled(
     means = [_mean_by(values, slot, steps) for values in host.values()]
     machine = np.stack(means, axis=1) if means else np.empty((steps, 0))
     return Frame(shaped, list(chosen), machine, list(host), step, workers.tolist())
+
+
+def _slots(at: Floats, step: float) -> npt.NDArray[np.int64]:
+    """The step of every time; where there is more pause than reading, pauses are shortened.
+
+    Nothing is known of a pause, however long: nights on which nobody measured, or a clock that was
+    set, would be nearly all of the frame.
+    """
+    used, which = np.unique(np.rint((at - at.min()) / step), return_inverse=True)
+    gaps = np.diff(used)
+    if (gaps - 1).sum() > len(used):
+        if (gaps > PAUSE).sum() > 1 + len(gaps) // 10:
+            raise ValueError(f"step: expected one near the differences of times, got {step:g}")
+        gaps = np.minimum(gaps, PAUSE)
+    slots = np.concatenate([[0], np.cumsum(gaps)]).astype(np.int64)
+    found: npt.NDArray[np.int64] = slots[which.reshape(-1)]
+    return found
 
 
 def _mean_by(values: Floats, group: npt.NDArray[np.int64], groups: int) -> Floats:
