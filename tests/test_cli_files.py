@@ -707,6 +707,8 @@ def fill(word, bad):
     return word
 
 
+PLANNED = ["plan", "{orders}", "--key", "customer", "--tasks", "4"]
+
 OTHERS = [
     (["analyze", "{orders}", "--key", "customer", "--interval", "10s"], "--time COLUMN"),
     (["analyze", "{orders}", "--key", "customer", "--interval", "x"], "--interval: expected 10s"),
@@ -758,6 +760,42 @@ OTHERS = [
         "no column 'nope'",
     ),
     (["route", "{router.json}", "{torn}", "--key", "customer", "--out", "{here}/x.csv"], "torn"),
+    (
+        ["analyze", "{orders}", "--key", "customer", "--report", "{orders}"],
+        "--report: expected a file of its own",
+    ),
+    (
+        ["simulate", "{orders}", "--key", "customer", "--report", "{orders}"],
+        "--report: expected a file of its own",
+    ),
+    (
+        ["route", "{router.json}", "{orders}", "--key", "customer", "--out", "{router.json}"],
+        "--out: expected a file of its own",
+    ),
+    (
+        ["plan", "{orders}", "--key", "customer", "--tasks", "4", "--report", "{here}/x/r.html"],
+        "--report: no such directory",
+    ),
+    (
+        [*PLANNED, "--out", "{here}/new.json", "--router", "{here}/new.json", "--apply"],
+        "--out: expected a file of its own",
+    ),
+    (
+        [*PLANNED, "--out", "{here}/new.json", "--router", "{here}/x/r.json", "--apply"],
+        "--router: no such directory",
+    ),
+    (
+        [*PLANNED[:-2], "--router", "{router.json}", "--out", "{router.json}"],
+        "--out: expected a file of its own",
+    ),
+    (
+        ["analyze", "{orders}", "--key", "customer", "--report", "/proc/report.html"],
+        "/proc/report.html: ",
+    ),
+    (
+        ["route", "{router.json}", "{orders}", "--key", "customer", "--out", "/proc/x.csv"],
+        "/proc/x.csv: cannot be written",
+    ),
     (["sample", "{folder}"], "got a directory"),
     (["sample", "{here}/x/s.parquet"], "no such directory"),
 ]
@@ -766,6 +804,16 @@ OTHERS = [
 @pytest.mark.parametrize(("arguments", "message"), OTHERS)
 def test_bad_arguments(call, bad, arguments, message):
     expect_one_line(call, bad, arguments, message)
+
+
+def test_all_files_of_a_plan_or_none(call, files, tmp_path, monkeypatch):
+    """Where the router cannot be written, neither the report nor the plan is there."""
+    common = ["plan", files / "orders.parquet", "--key", "customer", "--tasks", 4]
+    names = ["--report", tmp_path / "r.html", "--out", tmp_path / "p.json"]
+    code, out, err = call(*common, *names, "--router", "/proc/router.json", "--apply", "--quiet")
+    assert (code, out) == (2, "")
+    assert err.startswith("pyroute plan: /proc/router.json: cannot be written: ")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_debug_shows_where(call, bad):

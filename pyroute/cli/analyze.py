@@ -101,7 +101,7 @@ def analyze(
         return
     from pyroute.cli.reading import Namer, columns_of
 
-    _check(engine, time, interval, report)
+    _check(engine, time, interval, files, report)
     if sample:
         if files or key:
             raise CommandError("--sample: expected no FILE and no --key with it")
@@ -139,17 +139,22 @@ def analyze(
     )
 
 
-def _check(engine: str, time: str | None, interval: str | None, report: Path | None) -> None:
-    from pyroute.cli.reading import expect_place
-
+def _check(
+    engine: str,
+    time: str | None,
+    interval: str | None,
+    files: Sequence[str] | None,
+    report: Path | None,
+) -> None:
     """Options that cannot be used, before anything is read."""
     from pyroute.analyze.scan import ENGINES
+    from pyroute.cli.reading import expect_places
 
     if engine not in ENGINES:
         raise CommandError(f"--engine: expected one of {', '.join(ENGINES)}, got {engine}")
     if time is not None and interval is None:
         raise CommandError("--time: expected --interval LENGTH with it, got none")
-    expect_place(report, "--report")
+    expect_places(files or (), {"--report": report})
 
 
 def _sample_file(out: Output) -> Path:

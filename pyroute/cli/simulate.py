@@ -69,7 +69,7 @@ def simulate(
         Namer,
         capacity_for,
         columns_of,
-        expect_place,
+        expect_places,
         expect_records,
         progress,
         source_of,
@@ -77,7 +77,7 @@ def simulate(
     from pyroute.ring import Ring
 
     out = Output(json=json, quiet=quiet)
-    expect_place(report, "--report")
+    expect_places(files or (), {"--report": report})
     columns = columns_of(key, cost, state, time)
     spans = Spans.of(interval, time is not None)
     source = source_of(files, columns, format, text)
