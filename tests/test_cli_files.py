@@ -269,8 +269,8 @@ def test_equal_results_in_every_run(call, tmp_path):
 
 
 def test_odd_keys(call, tmp_path):
-    values = ["ä", None, "", "a\nb", "[bold]x", None, "\u202eabc", "ä"]
-    table = pa.table({"k": values, "n": pa.array([2**60 + 1, None, -1, 0, 1, 2, 3, 2**60 + 1])})
+    values = ["ä", None, "", "a\nb", "[bold]x", None, "\u202eabc", "ä", ":heart:"]
+    table = pa.table({"k": values, "n": pa.array([2**60 + 1, None, -1, 0, 1, 2, 3, 2**60 + 1, 4])})
     write_parquet(table, tmp_path / "odd.parquet")
     code, out, _ = call("analyze", tmp_path / "odd.parquet", "--key", "k", "--json")
     assert code == 0
@@ -279,7 +279,8 @@ def test_odd_keys(call, tmp_path):
     )
     code, out, _ = call("analyze", tmp_path / "odd.parquet", "--key", "k")
     assert code == 0
-    assert "[bold]x" in out
+    assert " [bold]x " in out  # nothing is markup, and nothing is escaped
+    assert " :heart: " in out
     assert "\u202e" not in out  # what turns its neighbours is shown as an escape
     code, out, _ = call("analyze", tmp_path / "odd.parquet", "--key", "n")
     assert "1152921504606846977" in out
@@ -312,6 +313,34 @@ def test_one_screen(call, files):
     assert len(out.splitlines()) <= 50
     assert "import spark_udf as su; b = su.balance(df, 'customer', tasks=16" in out
     assert f"pyroute plan {files / 'orders.parquet'} --key customer --tasks 16" in out
+
+
+def test_splitting_is_advised_where_it_helps(call, tmp_path):
+    """Two keys are a little more than a task may carry; splitting them gives no better plan."""
+    counts = [140, 136, 134, 132, 130, 130, 130, 127, 125, 125, 122, 120, 115, 114, 113, 107]
+    names = [f"k{i}" for i, n in enumerate(counts) for _ in range(n)]
+    write_parquet(pa.table({"k": names}), tmp_path / "a.parquet")
+    code, out, _ = call("analyze", tmp_path / "a.parquet", "--key", "k", "--json")
+    assert code == 0
+    document = json.loads(out)
+    best = min(one["max_by_mean"] for one in document["tables"])
+    assert document["tables"][-1]["max_by_mean"] == best
+    split = document["tables"][-1]["split"] > 0
+    assert ("mergeable=True" in "".join(document["next"])) == split
+    one = pa.table({"k": ["hot"] * 900 + [f"k{i}" for i in range(100)]})
+    write_parquet(one, tmp_path / "b.parquet")
+    _, out, _ = call("analyze", tmp_path / "b.parquet", "--key", "k", "--json")
+    assert "mergeable=True" in "".join(json.loads(out)["next"])
+
+
+def test_titles_are_whole_lines(call, tmp_path):
+    write_parquet(pa.table({"k": [1]}), tmp_path / "one.parquet")
+    code, out, _ = call("analyze", tmp_path / "one.parquet", "--key", "k", "--interval", 1)
+    assert code == 0
+    lines = [line.rstrip() for line in out.splitlines()]
+    assert "Hot keys (a fair share of 16 tasks is 0.0625 records)" in lines
+    assert "Over time: 1 interval; plans know the past alone" in lines
+    assert "1 record, 1 key of k" in out
 
 
 def test_the_next_line_runs(call, files, tmp_path, monkeypatch):

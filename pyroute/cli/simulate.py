@@ -64,7 +64,7 @@ def simulate(
     pyroute simulate clicks.csv --key user --interval 100000 --tasks 8 --json
     """
     from pyroute.analyze.over_time import Spans, intervals
-    from pyroute.cli.analyze import _interval_table, _mean
+    from pyroute.cli.analyze import _mean, _show_intervals
     from pyroute.cli.reading import (
         Namer,
         capacity_for,
@@ -97,7 +97,7 @@ def simulate(
     finally:
         source.close()
     expect_records(sum(one.records for one in found), source)
-    out.results.print(_interval_table(found, namer, most=40))
+    _show_intervals(out, found, namer, most=40)
     if late:
         out.warn(
             f"note: {late[0]:,} records came after their interval was over; they count in a later"
