@@ -359,9 +359,9 @@ def _typed(word: str, like: Any, text: bool) -> Any:
 
     if text or isinstance(like, str):
         return word
-    if isinstance(like, bytes):
-        return word.encode()
     try:
+        if isinstance(like, bytes):  # 0x00ff, as tables and reports show it, or its text
+            return bytes.fromhex(word[2:]) if word.startswith("0x") else word.encode()
         if isinstance(like, bool):
             return {"true": True, "false": False}[word.lower()]
         if isinstance(like, datetime.datetime):
