@@ -268,6 +268,59 @@ def test_equal_results_in_every_run(call, tmp_path):
     assert runs[0] == runs[1]
 
 
+def test_empty_files_of_a_directory_are_passed_over(call, tmp_path):
+    """Engines write them for parts without records."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "part-0.csv").write_bytes(b"")
+    (folder / "part-1.csv").write_text("k\na\na\nb\n")
+    for name in (folder, f"{folder}/part-*.csv"):
+        code, out, err = call("analyze", name, "--key", "k", "--json")
+        assert (code, err) == (0, "")
+        assert json.loads(out)["records"] == 3
+    (folder / "part-1.csv").write_bytes(b"")
+    for name in (folder, f"{folder}/part-*.csv"):
+        code, _, err = call("analyze", name, "--key", "k")
+        assert code == 2
+        assert "expected records, got empty files alone" in err
+
+
+def test_keys_of_json_as_text(call, tmp_path):
+    """Numbers, as they are written, and keys of several types are text where that is asked for."""
+    lines = ['"a"', "1", "1.50", "true", "null", "99999999999999999999", '"1"', '{"x": 1}']
+    rows = "".join(f'{{"k": {each}, "ms": {i}}}\n' for i, each in enumerate(lines))
+    (tmp_path / "k.jsonl").write_text(rows)
+    code, _, err = call("analyze", tmp_path / "k.jsonl", "--key", "k")
+    assert code == 2
+    assert "--text reads the key's columns as text" in err
+    command = ["analyze", tmp_path / "k.jsonl", "--key", "k", "--cost", "ms", "--text", "--json"]
+    code, out, err = call(*command)
+    assert (code, err) == (0, "")
+    loads = {decoded(one["key"]): one["load"] for one in json.loads(out)["hot_keys"]}
+    texts = {"a": 0, "1.50": 2, "true": 3, None: 4, "99999999999999999999": 5, '{"x":"1"}': 7}
+    assert loads == {**texts, "1": 1 + 6}
+
+
+def test_stdin_keeps_its_name(files):
+    done = subprocess.run(
+        [sys.executable, "-m", "pyroute", "analyze", "-", "--key", "nope"],
+        input=(files / "orders.parquet").read_bytes(),
+        capture_output=True,
+        timeout=300,
+    )
+    assert done.stderr.decode().startswith("pyroute analyze: stdin: no column 'nope'")
+
+
+def test_keys_of_bytes_are_found_as_they_are_shown(call, tmp_path):
+    router = pr.Router(4, table={b"\x00\xff": 3, b"ab": 2})
+    (tmp_path / "router.json").write_text(router.to_json())
+    _, out, _ = call("route", tmp_path / "router.json", "--value", "0x00ff", "--value", "ab")
+    assert out.splitlines() == ["0x00ff: task 3 (in the table)", "ab: task 2 (in the table)"]
+    code, _, err = call("route", tmp_path / "router.json", "--value", "0xzz")
+    assert code == 2
+    assert "KEY: expected bytes, got 0xzz" in err
+
+
 def test_odd_keys(call, tmp_path):
     values = ["ä", None, "", "a\nb", "[bold]x", None, "\u202eabc", "ä", ":heart:"]
     table = pa.table({"k": values, "n": pa.array([2**60 + 1, None, -1, 0, 1, 2, 3, 2**60 + 1, 4])})
@@ -669,6 +722,11 @@ def bad(files, tmp_path_factory):
     write_parquet(table, tmp_path / "t.parquet")
     write_parquet(table.slice(0, 0), tmp_path / "none.parquet")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "twice.csv").write_text("customer,ms,customer\na,1,b\n")
+    (tmp_path / "array.json").write_text('[{"customer": "a"},\n{"customer": "b"}]')
+    (tmp_path / "mixed").mkdir()
+    write_parquet(pa.table({"customer": ["a"] * 9, "ms": range(9)}), tmp_path / "mixed/1.parquet")
+    write_parquet(pa.table({"customer": range(9), "ms": range(9)}), tmp_path / "mixed/2.parquet")
     names = {
         path.stem if path.suffix == ".parquet" else path.name: path for path in tmp_path.iterdir()
     }
@@ -701,6 +759,9 @@ READING = [
     (["{orders}", "--key", "customer", "--format", "csv"], "orders.parquet: "),
     (["{orders}", "--key", "customer", "--format", "xls"], "--format: expected parquet, csv"),
     (["{mixed.csv}", "--key", "customer"], "--text reads the key's columns as text"),
+    (["{twice.csv}", "--key", "customer"], "twice.csv: column 'customer' is there twice"),
+    (["{array.json}", "--key", "customer"], "array.json: expected JSON lines, one object in each"),
+    (["{mixed}", "--key", "customer"], "2.parquet: customer: expected text as"),
     (["{t}", "--key", "half"], "t.parquet: half: expected a column of"),
     (["{t}", "--key", "list"], "t.parquet: list: expected"),
     (["{t}", "--key", "big"], "expected an integer below 2^63, got 18446744073709551615 in row 1"),
@@ -824,6 +885,19 @@ OTHERS = [
     (
         ["route", "{router.json}", "{orders}", "--key", "customer", "--out", "/proc/x.csv"],
         "/proc/x.csv: cannot be written",
+    ),
+    (
+        ["route", "{router.json}", "{mixed}", "--key", "customer", "--out", "{here}/x.parquet"],
+        "2.parquet: expected the columns of the first file: column 'customer' is int64, and string",
+    ),
+    (
+        ["route", "{router.json}", "{t}", "--key", "customer", "--out", "{here}/x.csv"],
+        "--out: column 'list' is list<element: int64>, which .csv cannot hold",
+    ),
+    (["simulate", "{orders}", "--key", "customer", "--interval", "9" * 25], "--interval: expected"),
+    (
+        ["simulate", "{orders}", "--key", "customer", "--interval", "9" * 25 + "d", "--time", "at"],
+        "--interval: expected",
     ),
     (["sample", "{folder}"], "got a directory"),
     (["sample", "{here}/x/s.parquet"], "no such directory"),
