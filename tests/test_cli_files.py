@@ -919,6 +919,33 @@ def test_all_files_of_a_plan_or_none(call, files, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_events_that_are_not_as_spark_writes_them(call, tmp_path):
+    """Passed over, and told: the log is read as far as it goes."""
+    lines = [
+        '{"Event":"SparkListenerApplicationStart","App Name":"job","App ID":"local-1"}',
+        '{"Event":"SparkListenerStageCompleted","Stage Info":null}',
+        '{"Event":"SparkListenerTaskEnd","Stage ID":"x","Task Info":{},"Task Metrics":{"a":1}}',
+        '{"Event":"SparkListenerJobStart","Stage Infos":[3]}',
+        '{"Event":"SparkListenerApplicationEnd"}',
+    ]
+    (tmp_path / "log").write_text("\n".join(lines))
+    code, out, err = call("analyze", "--spark-log", tmp_path / "log")
+    assert (code, err) == (0, "")
+    assert "job (local-1): none of 0 stages waits for one task (the log is not complete" in out
+
+
+def test_columns_with_spaces_can_be_copied():
+    from pyroute.analyze.spark_log import Application, Operator, Stage
+    from pyroute.cli.spark_log import next_lines
+
+    operator = Operator("Window", ("the customer",), "")
+    times = {"tasks": 8, "seconds": 9.0, "longest": 9.0, "median": 1.0, "lost": 5.0}
+    rows = {"most_rows": 90, "median_rows": 10, "most_bytes": 90, "median_bytes": 10}
+    stage = Stage(number=1, name="", operator=operator, **times, **rows)
+    lines = next_lines(Application(Path("log"), "job", "1", (stage,), 2, 8, True))
+    assert lines[0] == "pyroute analyze FILE --key 'the customer' --tasks 8"
+
+
 def test_debug_shows_where(call, bad):
     code, _, err = call("analyze", bad["cut"], "--key", "customer", "--debug", "--quiet")
     assert code == 2
