@@ -149,6 +149,21 @@ def test_help_of_a_command(fakes):
     assert "Examples\n" not in done.stdout
 
 
+def test_every_command_has_examples_json_and_debug():
+    from pyroute.cli.commands import discover
+
+    found = discover()
+    assert {"analyze", "plan", "explain", "diff", "simulate", "route", "run", "arena"} <= set(found)
+    assert {"train", "control", "storm", "serve", "doctor", "sample"} <= set(found)
+    for name, one in found.items():
+        if name == "run":
+            pytest.importorskip("pyspark")
+        command = one.load()
+        assert f"pyroute {name}" in command.epilog, name
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {"--json", "--quiet", "--debug"} <= options, name
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

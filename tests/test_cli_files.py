@@ -268,9 +268,62 @@ def test_equal_results_in_every_run(call, tmp_path):
     assert runs[0] == runs[1]
 
 
+def test_empty_files_of_a_directory_are_passed_over(call, tmp_path):
+    """Engines write them for parts without records."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "part-0.csv").write_bytes(b"")
+    (folder / "part-1.csv").write_text("k\na\na\nb\n")
+    for name in (folder, f"{folder}/part-*.csv"):
+        code, out, err = call("analyze", name, "--key", "k", "--json")
+        assert (code, err) == (0, "")
+        assert json.loads(out)["records"] == 3
+    (folder / "part-1.csv").write_bytes(b"")
+    for name in (folder, f"{folder}/part-*.csv"):
+        code, _, err = call("analyze", name, "--key", "k")
+        assert code == 2
+        assert "expected records, got empty files alone" in err
+
+
+def test_keys_of_json_as_text(call, tmp_path):
+    """Numbers, as they are written, and keys of several types are text where that is asked for."""
+    lines = ['"a"', "1", "1.50", "true", "null", "99999999999999999999", '"1"', '{"x": 1}']
+    rows = "".join(f'{{"k": {each}, "ms": {i}}}\n' for i, each in enumerate(lines))
+    (tmp_path / "k.jsonl").write_text(rows)
+    code, _, err = call("analyze", tmp_path / "k.jsonl", "--key", "k")
+    assert code == 2
+    assert "--text reads the key's columns as text" in err
+    command = ["analyze", tmp_path / "k.jsonl", "--key", "k", "--cost", "ms", "--text", "--json"]
+    code, out, err = call(*command)
+    assert (code, err) == (0, "")
+    loads = {decoded(one["key"]): one["load"] for one in json.loads(out)["hot_keys"]}
+    texts = {"a": 0, "1.50": 2, "true": 3, None: 4, "99999999999999999999": 5, '{"x":"1"}': 7}
+    assert loads == {**texts, "1": 1 + 6}
+
+
+def test_stdin_keeps_its_name(files):
+    done = subprocess.run(
+        [sys.executable, "-m", "pyroute", "analyze", "-", "--key", "nope"],
+        input=(files / "orders.parquet").read_bytes(),
+        capture_output=True,
+        timeout=300,
+    )
+    assert done.stderr.decode().startswith("pyroute analyze: stdin: no column 'nope'")
+
+
+def test_keys_of_bytes_are_found_as_they_are_shown(call, tmp_path):
+    router = pr.Router(4, table={b"\x00\xff": 3, b"ab": 2})
+    (tmp_path / "router.json").write_text(router.to_json())
+    _, out, _ = call("route", tmp_path / "router.json", "--value", "0x00ff", "--value", "ab")
+    assert out.splitlines() == ["0x00ff: task 3 (in the table)", "ab: task 2 (in the table)"]
+    code, _, err = call("route", tmp_path / "router.json", "--value", "0xzz")
+    assert code == 2
+    assert "KEY: expected bytes, got 0xzz" in err
+
+
 def test_odd_keys(call, tmp_path):
-    values = ["ä", None, "", "a\nb", "[bold]x", None, "\u202eabc", "ä"]
-    table = pa.table({"k": values, "n": pa.array([2**60 + 1, None, -1, 0, 1, 2, 3, 2**60 + 1])})
+    values = ["ä", None, "", "a\nb", "[bold]x", None, "\u202eabc", "ä", ":heart:"]
+    table = pa.table({"k": values, "n": pa.array([2**60 + 1, None, -1, 0, 1, 2, 3, 2**60 + 1, 4])})
     write_parquet(table, tmp_path / "odd.parquet")
     code, out, _ = call("analyze", tmp_path / "odd.parquet", "--key", "k", "--json")
     assert code == 0
@@ -279,7 +332,8 @@ def test_odd_keys(call, tmp_path):
     )
     code, out, _ = call("analyze", tmp_path / "odd.parquet", "--key", "k")
     assert code == 0
-    assert "[bold]x" in out
+    assert " [bold]x " in out  # nothing is markup, and nothing is escaped
+    assert " :heart: " in out
     assert "\u202e" not in out  # what turns its neighbours is shown as an escape
     code, out, _ = call("analyze", tmp_path / "odd.parquet", "--key", "n")
     assert "1152921504606846977" in out
@@ -312,6 +366,34 @@ def test_one_screen(call, files):
     assert len(out.splitlines()) <= 50
     assert "import spark_udf as su; b = su.balance(df, 'customer', tasks=16" in out
     assert f"pyroute plan {files / 'orders.parquet'} --key customer --tasks 16" in out
+
+
+def test_splitting_is_advised_where_it_helps(call, tmp_path):
+    """Two keys are a little more than a task may carry; splitting them gives no better plan."""
+    counts = [140, 136, 134, 132, 130, 130, 130, 127, 125, 125, 122, 120, 115, 114, 113, 107]
+    names = [f"k{i}" for i, n in enumerate(counts) for _ in range(n)]
+    write_parquet(pa.table({"k": names}), tmp_path / "a.parquet")
+    code, out, _ = call("analyze", tmp_path / "a.parquet", "--key", "k", "--json")
+    assert code == 0
+    document = json.loads(out)
+    best = min(one["max_by_mean"] for one in document["tables"])
+    assert document["tables"][-1]["max_by_mean"] == best
+    split = document["tables"][-1]["split"] > 0
+    assert ("mergeable=True" in "".join(document["next"])) == split
+    one = pa.table({"k": ["hot"] * 900 + [f"k{i}" for i in range(100)]})
+    write_parquet(one, tmp_path / "b.parquet")
+    _, out, _ = call("analyze", tmp_path / "b.parquet", "--key", "k", "--json")
+    assert "mergeable=True" in "".join(json.loads(out)["next"])
+
+
+def test_titles_are_whole_lines(call, tmp_path):
+    write_parquet(pa.table({"k": [1]}), tmp_path / "one.parquet")
+    code, out, _ = call("analyze", tmp_path / "one.parquet", "--key", "k", "--interval", 1)
+    assert code == 0
+    lines = [line.rstrip() for line in out.splitlines()]
+    assert "Hot keys (a fair share of 16 tasks is 0.0625 records)" in lines
+    assert "Over time: 1 interval; plans know the past alone" in lines
+    assert "1 record, 1 key of k" in out
 
 
 def test_the_next_line_runs(call, files, tmp_path, monkeypatch):
@@ -640,6 +722,11 @@ def bad(files, tmp_path_factory):
     write_parquet(table, tmp_path / "t.parquet")
     write_parquet(table.slice(0, 0), tmp_path / "none.parquet")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "twice.csv").write_text("customer,ms,customer\na,1,b\n")
+    (tmp_path / "array.json").write_text('[{"customer": "a"},\n{"customer": "b"}]')
+    (tmp_path / "mixed").mkdir()
+    write_parquet(pa.table({"customer": ["a"] * 9, "ms": range(9)}), tmp_path / "mixed/1.parquet")
+    write_parquet(pa.table({"customer": range(9), "ms": range(9)}), tmp_path / "mixed/2.parquet")
     names = {
         path.stem if path.suffix == ".parquet" else path.name: path for path in tmp_path.iterdir()
     }
@@ -672,6 +759,9 @@ READING = [
     (["{orders}", "--key", "customer", "--format", "csv"], "orders.parquet: "),
     (["{orders}", "--key", "customer", "--format", "xls"], "--format: expected parquet, csv"),
     (["{mixed.csv}", "--key", "customer"], "--text reads the key's columns as text"),
+    (["{twice.csv}", "--key", "customer"], "twice.csv: column 'customer' is there twice"),
+    (["{array.json}", "--key", "customer"], "array.json: expected JSON lines, one object in each"),
+    (["{mixed}", "--key", "customer"], "2.parquet: customer: expected text as"),
     (["{t}", "--key", "half"], "t.parquet: half: expected a column of"),
     (["{t}", "--key", "list"], "t.parquet: list: expected"),
     (["{t}", "--key", "big"], "expected an integer below 2^63, got 18446744073709551615 in row 1"),
@@ -706,6 +796,8 @@ def fill(word, bad):
         word = word.replace("{" + name + "}", str(path))
     return word
 
+
+PLANNED = ["plan", "{orders}", "--key", "customer", "--tasks", "4"]
 
 OTHERS = [
     (["analyze", "{orders}", "--key", "customer", "--interval", "10s"], "--time COLUMN"),
@@ -758,6 +850,55 @@ OTHERS = [
         "no column 'nope'",
     ),
     (["route", "{router.json}", "{torn}", "--key", "customer", "--out", "{here}/x.csv"], "torn"),
+    (
+        ["analyze", "{orders}", "--key", "customer", "--report", "{orders}"],
+        "--report: expected a file of its own",
+    ),
+    (
+        ["simulate", "{orders}", "--key", "customer", "--report", "{orders}"],
+        "--report: expected a file of its own",
+    ),
+    (
+        ["route", "{router.json}", "{orders}", "--key", "customer", "--out", "{router.json}"],
+        "--out: expected a file of its own",
+    ),
+    (
+        ["plan", "{orders}", "--key", "customer", "--tasks", "4", "--report", "{here}/x/r.html"],
+        "--report: no such directory",
+    ),
+    (
+        [*PLANNED, "--out", "{here}/new.json", "--router", "{here}/new.json", "--apply"],
+        "--out: expected a file of its own",
+    ),
+    (
+        [*PLANNED, "--out", "{here}/new.json", "--router", "{here}/x/r.json", "--apply"],
+        "--router: no such directory",
+    ),
+    (
+        [*PLANNED[:-2], "--router", "{router.json}", "--out", "{router.json}"],
+        "--out: expected a file of its own",
+    ),
+    (
+        ["analyze", "{orders}", "--key", "customer", "--report", "/proc/report.html"],
+        "/proc/report.html: ",
+    ),
+    (
+        ["route", "{router.json}", "{orders}", "--key", "customer", "--out", "/proc/x.csv"],
+        "/proc/x.csv: cannot be written",
+    ),
+    (
+        ["route", "{router.json}", "{mixed}", "--key", "customer", "--out", "{here}/x.parquet"],
+        "2.parquet: expected the columns of the first file: column 'customer' is int64, and string",
+    ),
+    (
+        ["route", "{router.json}", "{t}", "--key", "customer", "--out", "{here}/x.csv"],
+        "--out: column 'list' is list<element: int64>, which .csv cannot hold",
+    ),
+    (["simulate", "{orders}", "--key", "customer", "--interval", "9" * 25], "--interval: expected"),
+    (
+        ["simulate", "{orders}", "--key", "customer", "--interval", "9" * 25 + "d", "--time", "at"],
+        "--interval: expected",
+    ),
     (["sample", "{folder}"], "got a directory"),
     (["sample", "{here}/x/s.parquet"], "no such directory"),
 ]
@@ -766,6 +907,43 @@ OTHERS = [
 @pytest.mark.parametrize(("arguments", "message"), OTHERS)
 def test_bad_arguments(call, bad, arguments, message):
     expect_one_line(call, bad, arguments, message)
+
+
+def test_all_files_of_a_plan_or_none(call, files, tmp_path, monkeypatch):
+    """Where the router cannot be written, neither the report nor the plan is there."""
+    common = ["plan", files / "orders.parquet", "--key", "customer", "--tasks", 4]
+    names = ["--report", tmp_path / "r.html", "--out", tmp_path / "p.json"]
+    code, out, err = call(*common, *names, "--router", "/proc/router.json", "--apply", "--quiet")
+    assert (code, out) == (2, "")
+    assert err.startswith("pyroute plan: /proc/router.json: cannot be written: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_events_that_are_not_as_spark_writes_them(call, tmp_path):
+    """Passed over, and told: the log is read as far as it goes."""
+    lines = [
+        '{"Event":"SparkListenerApplicationStart","App Name":"job","App ID":"local-1"}',
+        '{"Event":"SparkListenerStageCompleted","Stage Info":null}',
+        '{"Event":"SparkListenerTaskEnd","Stage ID":"x","Task Info":{},"Task Metrics":{"a":1}}',
+        '{"Event":"SparkListenerJobStart","Stage Infos":[3]}',
+        '{"Event":"SparkListenerApplicationEnd"}',
+    ]
+    (tmp_path / "log").write_text("\n".join(lines))
+    code, out, err = call("analyze", "--spark-log", tmp_path / "log")
+    assert (code, err) == (0, "")
+    assert "job (local-1): none of 0 stages waits for one task (the log is not complete" in out
+
+
+def test_columns_with_spaces_can_be_copied():
+    from pyroute.analyze.spark_log import Application, Operator, Stage
+    from pyroute.cli.spark_log import next_lines
+
+    operator = Operator("Window", ("the customer",), "")
+    times = {"tasks": 8, "seconds": 9.0, "longest": 9.0, "median": 1.0, "lost": 5.0}
+    rows = {"most_rows": 90, "median_rows": 10, "most_bytes": 90, "median_bytes": 10}
+    stage = Stage(number=1, name="", operator=operator, **times, **rows)
+    lines = next_lines(Application(Path("log"), "job", "1", (stage,), 2, 8, True))
+    assert lines[0] == "pyroute analyze FILE --key 'the customer' --tasks 8"
 
 
 def test_debug_shows_where(call, bad):

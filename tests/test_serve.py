@@ -456,6 +456,19 @@ def test_token(stream):
         assert "token=secret" in server.url
 
 
+def test_token_of_any_letter_that_a_cookie_may_hold(stream):
+    token = "a+b&c=d/e?%41"
+    with Running(stream.directory, token=token) as server:
+        status, _, headers = ask(server, server.url.partition(f":{server.port}")[2])
+        assert status == 303
+        assert ask(server, "/data", Cookie=headers["Set-Cookie"].split(";")[0])[0] == 200
+        assert ask(server, "/data", Authorization=f"Bearer {token}")[0] == 200
+    watcher = Watcher([open_source(str(stream.directory))])
+    for bad in ("a;b", "a b", "a\r\nX: y", 'a"b', "a,b", "a\\b", "", "é", "x" * 201):
+        with pytest.raises(ValueError, match="token: expected 1 to 200 ASCII"):
+            Server(watcher, token=bad)
+
+
 def test_another_address_has_a_token(stream):
     watcher = Watcher([open_source(str(stream.directory))])
     server = Server(watcher, "0.0.0.0")
@@ -606,6 +619,29 @@ def test_command(stream, end):
         process.send_signal(end)
         assert process.wait(WAIT) == 0
         assert "Traceback" not in process.stderr.read()
+
+
+def test_command_as_json(stream):
+    with subprocess.Popen(
+        command(stream.directory, "--port", 0, "--json"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        text = ""
+        while not text.endswith("\n}\n"):
+            line = process.stdout.readline()
+            assert line, process.stderr.read()
+            text += line
+        document = json.loads(text)
+        connection = http.client.HTTPConnection(document["host"], document["port"], timeout=WAIT)
+        connection.request("GET", "/health")
+        assert connection.getresponse().read() == b"ok\n"
+        connection.close()
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=WAIT)
+        assert (process.returncode, rest) == (0, "")
+    assert (document["problems"], document["token"]) == ([], None)
 
 
 # counters ------------------------------------------------------------------------------------

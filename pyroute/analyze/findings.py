@@ -208,7 +208,7 @@ def _tables(
             max_table=plan.options["max_table"],
             mergeable=True,
         )
-        if split.splits:
+        if split.splits and split.imbalance < plan.imbalance:
             found.append(TableLoad(len(split.table), 1 + split.imbalance, len(split.splits)))
     return found
 

@@ -44,13 +44,13 @@ class Spans:
     @classmethod
     def of(cls, text: str, timed: bool) -> Spans:
         """From "10s", "5m" or, without a column of times, a number of records."""
-        if text.isdecimal() and int(text) > 0:
+        if text.isascii() and text.isdecimal() and 0 < len(text) < 19 and int(text) > 0:
             if timed:
                 raise InputError(f"--interval: expected a unit beside --time (10s, 5m), got {text}")
             return cls(records=int(text))
         found = _LENGTH.fullmatch(text)
-        micros = round(float(found[1]) * _UNITS[found[2]]) if found else 0
-        if micros <= 0:
+        micros = round(float(found[1]) * _UNITS[found[2]]) if found and len(text) < 40 else 0
+        if not 0 < micros < 1 << 62:
             raise InputError(f"--interval: expected 10s, 5m, 1h or a number of records, got {text}")
         if not timed:
             raise InputError(

@@ -53,6 +53,7 @@ def route_files(
     row = 0
     with contextlib.ExitStack() as stack:
         writer: Any = None
+        schema: Any = None
         for batch in source.batches(lambda size: tell(0, size)):
             data = batch.data
             keys = Keys(keys_of(batch, columns.keys), None)
@@ -68,10 +69,26 @@ def route_files(
                     )
                 whole = data.append_column(column, pa.array(found, pa.int32()))
                 if writer is None:
-                    writer = stack.enter_context(_writer(to, kind, whole.schema))
+                    schema = whole.schema
+                    writer = stack.enter_context(_writer(to, kind, schema))
+                elif not whole.schema.equals(schema):
+                    raise InputError(_other(batch.file.name, whole.schema, schema))
                 writer.write_batch(whole)
             tell(data.num_rows, 0)
     return dict(zip(tasks.tolist(), counts.tolist(), strict=True))
+
+
+def _other(name: str, got: Any, expected: Any) -> str:
+    """What is different in a file whose records cannot stand beside the ones before them."""
+    text = f"{name}: expected the columns of the first file"
+    for field in expected:
+        if field.name not in got.names:
+            return f"{text}, and there is no {field.name!r}"
+        if got.field(field.name).type != field.type:
+            kind = got.field(field.name).type
+            return f"{text}: column {field.name!r} is {kind}, and {field.type} there"
+    more = [name for name in got.names if name not in expected.names]
+    return f"{text}, and got {more[0]!r} beside them" if more else f"{text} in their order"
 
 
 def _writer(path: Path, kind: str, schema: Any) -> Any:
@@ -82,6 +99,12 @@ def _writer(path: Path, kind: str, schema: Any) -> Any:
     if kind == ".csv":
         import pyarrow.csv as pc
 
+        for field in schema:
+            if pa.types.is_nested(field.type):
+                raise InputError(
+                    f"--out: column {field.name!r} is {field.type}, which .csv cannot hold;"
+                    " name a file that ends in .parquet or .arrow"
+                )
         return pc.CSVWriter(path, schema)
     if kind in (".arrow", ".feather", ".ipc"):
         return pa.ipc.new_file(path, schema)

@@ -133,6 +133,8 @@ class Pass:
         self.sampled: npt.NDArray[np.float64] = np.zeros(tasks)
         """Per task of the engine, the sampled load of keys that are not monitored."""
         self.types: tuple[Any, ...] = ()
+        self.first: File | None = None
+        """Where rows came from first."""
 
     def add(self, batch: Batch) -> None:
         """Observe some rows."""
@@ -143,7 +145,7 @@ class Pass:
         costs = _numbers(batch, self.columns.cost)
         states = _numbers(batch, self.columns.state)
         if not self.types:
-            self._begin(data)
+            self._begin(batch)
         if self.home is not None:
             self._sample(data, costs)
         try:
@@ -151,8 +153,9 @@ class Pass:
         except (TypeError, ValueError) as error:
             raise _told(error, batch, self.columns) from error
 
-    def _begin(self, data: Any) -> None:
-        self.types = tuple(data.schema.field(name).type for name in self.columns.keys)
+    def _begin(self, batch: Batch) -> None:
+        schema, self.first = batch.data.schema, batch.file
+        self.types = tuple(schema.field(name).type for name in self.columns.keys)
         if self.engine is not None:
             self.home = engine_home(self.engine, self.tasks, self.types)
 
@@ -172,10 +175,19 @@ class Pass:
 
     def merge(self, other: Pass) -> None:
         """Add what another thread saw."""
-        self.profile.merge(other.profile)
+        try:
+            self.profile.merge(other.profile)
+        except (TypeError, ValueError) as error:
+            if self.first is None or other.first is None:
+                raise
+            text = (
+                str(error).removeprefix("other: ").replace("seen before", f"in {self.first.name}")
+            )
+            keys = ", ".join(self.columns.keys)
+            raise InputError(f"{other.first.name}: {keys}: {text}") from error
         self.sampled += other.sampled
         if not self.types:
-            self.types, self.home = other.types, other.home
+            self.types, self.home, self.first = other.types, other.home, other.first
         elif other.types and other.home is None:
             self.home = None
 

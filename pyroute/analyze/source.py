@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import glob
 import io
+import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -60,11 +61,12 @@ class File:
     kind: str
     compression: str | None = None
     size: int = 0
+    is_stdin: bool = False  # also where it was kept in a file
 
     @property
     def name(self) -> str:
         """As messages name it."""
-        return "stdin" if self.path == "-" else self.path
+        return "stdin" if self.is_stdin else self.path
 
     @property
     def is_tabbed(self) -> bool:
@@ -191,15 +193,23 @@ def _files(name: str, kind: str | None) -> list[File]:
         found = [file for file in sorted(path.rglob("*")) if file.is_file() and _counts(file, path)]
         if not found:
             raise InputError(f"{name}: expected files in the directory, got none")
-        return [_file(str(file), kind) for file in found]
+        return [_file(each, kind) for each in _with_bytes(name, map(str, found))]
     if path.exists():
         return [_file(name, kind)]
     if any(letter in name for letter in "*?["):
         matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207 - any pattern
         if not matches:
             raise InputError(f"{name}: expected a pattern of files that exist, got no match")
-        return [file for match in matches for file in _files(match, kind)]
+        return [file for match in _with_bytes(name, matches) for file in _files(match, kind)]
     raise InputError(f"{name}: no such file or directory{_near(path)}")
+
+
+def _with_bytes(name: str, paths: Iterable[str]) -> list[str]:
+    """Those that hold something: engines write empty files for parts without records."""
+    full = [path for path in paths if not Path(path).is_file() or Path(path).stat().st_size]
+    if not full:
+        raise InputError(f"{name}: expected records, got empty files alone")
+    return full
 
 
 def _counts(file: Path, root: Path) -> bool:
@@ -250,7 +260,7 @@ def _stdin(kind: str | None) -> File:
     start = stream.peek(64)
     if not start:
         raise InputError("stdin: expected data, got nothing")
-    return File("-", kind or _sniffed(start))
+    return File("-", kind or _sniffed(start), is_stdin=True)
 
 
 # how they are read
@@ -310,7 +320,7 @@ def _spool(source: Source, file: File) -> File:
     with tempfile.NamedTemporaryFile(prefix="pyroute-", suffix=".parquet", delete=False) as to:
         source._spooled[file.path] = to.name
         shutil.copyfileobj(sys.stdin.buffer, to, 1 << 20)
-    return File(to.name, "parquet", None, Path(to.name).stat().st_size)
+    return File(to.name, "parquet", None, Path(to.name).stat().st_size, is_stdin=True)
 
 
 class _Counted(io.RawIOBase):
@@ -363,6 +373,8 @@ def _csv(source: Source, file: File, advance: Callable[[int], None]) -> Iterator
             _expect_header(file, source.columns, error)
             raise
         with reader:
+            if file.path != "-":
+                _expect_once(file, source.columns or reader.schema.names)
             start = 0
             for data in reader:
                 yield Batch(data, file, start)
@@ -372,12 +384,26 @@ def _csv(source: Source, file: File, advance: Callable[[int], None]) -> Iterator
 def _expect_header(file: File, columns: Sequence[str], error: Exception) -> None:
     if file.path == "-":
         raise InputError(f"stdin: {str(error).strip(chr(39))}") from error
+    expect_columns(file, _header(file), columns)
+
+
+def _expect_once(file: File, columns: Sequence[str]) -> None:
+    """Of two columns of one name the reader would take the first, and say nothing."""
+    names = _header(file)
+    for column in dict.fromkeys(columns):
+        if names.count(column) > 1:
+            raise InputError(f"{file.name}: column {column!r} is there twice")
+
+
+def _header(file: File) -> list[str]:
+    """The names in the first line of a file of text."""
     import pyarrow.csv as pc
 
     with _stream(file, nothing) as stream:
         options = pc.ParseOptions(delimiter="\t" if file.is_tabbed else ",")
-        with pc.open_csv(stream, parse_options=options) as reader:
-            expect_columns(file, reader.schema.names, columns)
+        read = pc.ReadOptions(block_size=BLOCK)
+        with pc.open_csv(stream, read_options=read, parse_options=options) as reader:
+            return list(reader.schema.names)
 
 
 def _jsonl(source: Source, file: File, advance: Callable[[int], None]) -> Iterator[Batch]:
@@ -392,7 +418,10 @@ def _jsonl(source: Source, file: File, advance: Callable[[int], None]) -> Iterat
             block, left = _lines(left + data, last=not data)
             if block.strip():
                 read = pj.ReadOptions(block_size=max(len(block) + 1, 1 << 16))
-                table = pj.read_json(io.BytesIO(block), read, parse)
+                try:
+                    table = pj.read_json(io.BytesIO(block), read, parse)
+                except pa.ArrowInvalid as error:
+                    table = _other_json(file, source, block, start, error)
                 seen.update(table.schema.names)
                 yield from _selected(source, file, table, start)
                 start += table.num_rows
@@ -400,6 +429,56 @@ def _jsonl(source: Source, file: File, advance: Callable[[int], None]) -> Iterat
                 break
     if start:
         expect_columns(file, sorted(seen), source.columns)
+
+
+def _other_json(file: File, source: Source, block: bytes, start: int, error: Exception) -> Any:
+    """Lines whose keys are numbers, or of several types, as text where that is asked for."""
+    if not start and block.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
+        raise InputError(
+            f"{file.name}: expected JSON lines, one object in each, got an array;"
+            " jq -c '.[]' makes lines of it"
+        ) from error
+    if not source.texts:
+        text = str(error).split("\n")[0]
+        more = "; --text reads the key's columns as text" if "changed from" in text else ""
+        raise InputError(f"{file.name}: not readable as jsonl: {text}{more}") from error
+    rows: list[dict[str, Any]] = []
+    for line in filter(None, map(bytes.strip, block.removeprefix(b"\xef\xbb\xbf").split(b"\n"))):
+        try:  # numbers stay as they are written
+            row = json.loads(line, parse_int=_Number, parse_float=_Number)
+        except ValueError as bad:
+            place = f"{file.name}: row {start + len(rows)}"
+            raise InputError(f"{place}: expected a line of JSON, got none: {bad}") from error
+        if not isinstance(row, dict):
+            raise InputError(f"{file.name}: row {start + len(rows)}: expected an object") from error
+        rows.append(row)
+    names = dict.fromkeys(source.columns or (name for row in rows for name in row))
+    return pa.table(
+        {name: _column(name, source, [row.get(name) for row in rows]) for name in names}
+    )
+
+
+class _Number(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+def _column(name: str, source: Source, values: list[Any]) -> Any:
+    """A column of text; of numbers, where it is not to be text and holds nothing else."""
+    column = pa.array([_text(value) for value in values], pa.string())
+    if name in source.texts or not all(isinstance(v, _Number | None) for v in values):
+        return column
+    for kind in (pa.int64(), pa.float64()):
+        with contextlib.suppress(pa.ArrowInvalid):
+            return column.cast(kind)
+    return column
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def _lines(data: bytes, last: bool) -> tuple[bytes, bytes]:

@@ -320,7 +320,10 @@ class _Reader:
         self.events += 1
         take = getattr(self, f"_{kind}", None)
         if take is not None:
-            take(event)
+            try:
+                take(event)
+            except (AttributeError, KeyError, TypeError, ValueError):
+                self.cut = True  # an event that is not as Spark writes it
 
     def _SparkListenerApplicationStart(self, event: Any) -> None:  # noqa: N802
         self._name, self._id = event.get("App Name", ""), event.get("App ID", "")

@@ -101,7 +101,7 @@ def analyze(
         return
     from pyroute.cli.reading import Namer, columns_of
 
-    _check(engine, time, interval, report)
+    _check(engine, time, interval, files, report)
     if sample:
         if files or key:
             raise CommandError("--sample: expected no FILE and no --key with it")
@@ -139,17 +139,22 @@ def analyze(
     )
 
 
-def _check(engine: str, time: str | None, interval: str | None, report: Path | None) -> None:
-    from pyroute.cli.reading import expect_place
-
+def _check(
+    engine: str,
+    time: str | None,
+    interval: str | None,
+    files: Sequence[str] | None,
+    report: Path | None,
+) -> None:
     """Options that cannot be used, before anything is read."""
     from pyroute.analyze.scan import ENGINES
+    from pyroute.cli.reading import expect_places
 
     if engine not in ENGINES:
         raise CommandError(f"--engine: expected one of {', '.join(ENGINES)}, got {engine}")
     if time is not None and interval is None:
         raise CommandError("--time: expected --interval LENGTH with it, got none")
-    expect_place(report, "--report")
+    expect_places(files or (), {"--report": report})
 
 
 def _sample_file(out: Output) -> Path:
@@ -252,10 +257,12 @@ def _show(
     if out.json:
         return
     say = out.results.print
-    keys = f"{found.distinct:,.0f}" if found.exact else f"about {_rounded(found.distinct)}"
+    keys = f"about {_rounded(found.distinct)} keys"
+    if found.exact:
+        keys = _counted(round(found.distinct), "key")
     rate = found.records / max(seconds, 1e-9)
     say(
-        f"{source}: {found.records:,} records, {keys} keys of {', '.join(columns.keys)}"
+        f"{source}: {_counted(found.records, 'record')}, {keys} of {', '.join(columns.keys)}"
         f" ({seconds:.1f} s, {_rounded(rate)} records a second)",
         soft_wrap=True,
     )
@@ -267,6 +274,12 @@ def _show(
     zipf = "" if found.exponent is None else f"like Zipf {found.exponent:.2f}; "
     unit = "cost" if columns.cost else "records"
     say(f"Skew     {zipf}share of {unit}: {told}", soft_wrap=True)
+    fair = found.total / found.tasks
+    say(
+        f"Hot keys (a fair share of {_counted(found.tasks, 'task')} is {fair:,.6g} {unit})",
+        style="bold",
+        soft_wrap=True,
+    )
     say(_hot_table(found, namer, top, unit))
     if not found.exact:
         most = found.unlisted
@@ -275,20 +288,19 @@ def _show(
             f" {most:,.6g} {unit}",
             soft_wrap=True,
         )
+    say(f"Busiest of {_counted(found.tasks, 'task')}, by the mean", style="bold", soft_wrap=True)
     say(_load_table(found))
     for reason in _reasons(found, namer):
         say(f"  {reason}", soft_wrap=True)
     if spans:
-        say(_interval_table(spans, namer))
+        _show_intervals(out, spans, namer)
 
 
 def _hot_table(found: Findings, namer: Namer, top: int, unit: str) -> Any:
-    from rich.markup import escape
-
     low, error = found.loads
     fair = found.total / found.tasks
     bounded = bool(error[:top].any())
-    table = _table(f"Hot keys (a fair share of {found.tasks} tasks is {fair:,.6g} {unit})")
+    table = _table()
     for title in ("", "key", unit, *(["at most"] if bounded else []), "share", "fair shares"):
         table.add_column(title, justify="left" if title == "key" else "right")
     table.add_column("home")
@@ -300,7 +312,7 @@ def _hot_table(found: Findings, namer: Namer, top: int, unit: str) -> Any:
         share = low[i] / found.total if found.total else 0.0
         table.add_row(
             str(i + 1),
-            escape(namer.text(found.hot.values[i])),
+            namer.text(found.hot.values[i]),
             _amount(low[i]),
             *more,
             f"{share:.2%}",
@@ -311,7 +323,7 @@ def _hot_table(found: Findings, namer: Namer, top: int, unit: str) -> Any:
 
 
 def _load_table(found: Findings) -> Any:
-    table = _table(f"Busiest of {found.tasks} tasks, by the mean")
+    table = _table()
     table.add_column("")
     table.add_column("", justify="right")
     table.add_column("")
@@ -347,13 +359,15 @@ def _reasons(found: Findings, namer: Namer) -> list[str]:
     return found.plan.reasons[:3]
 
 
-def _interval_table(spans: Sequence[Interval], namer: Namer, most: int = 12) -> Any:
-    from rich.markup import escape
+def _show_intervals(out: Output, spans: Sequence[Interval], namer: Namer, most: int = 12) -> None:
+    worst = f" (the {most} worst by hash)" if len(spans) > most else ""
+    title = f"Over time: {_counted(len(spans), 'interval')}; plans know the past alone{worst}"
+    out.results.print(title, style="bold", soft_wrap=True)
+    out.results.print(_interval_table(spans, namer, most))
 
-    table = _table(
-        f"Over time: {len(spans):,} intervals; plans know the past alone"
-        + (f" (the {most} worst by hash)" if len(spans) > most else "")
-    )
+
+def _interval_table(spans: Sequence[Interval], namer: Namer, most: int) -> Any:
+    table = _table()
     for title in ("interval", "records", "hash", "planned", "moved", "table", "hottest", "share"):
         justify = "left" if title in ("interval", "hottest") else "right"
         table.add_column(title, justify=justify, no_wrap=title == "interval")
@@ -366,7 +380,7 @@ def _interval_table(spans: Sequence[Interval], namer: Namer, most: int = 12) -> 
             f"{one.routed_ratio:.2f}",
             f"{one.keys_moved:,}",
             f"{one.entries:,}",
-            escape(namer.text(one.hottest)),
+            namer.text(one.hottest),
             f"{one.hottest_share:.1%}",
         )
     table.add_section()
@@ -383,10 +397,15 @@ def _mean(numbers: Sequence[float]) -> float:
     return sum(numbers) / len(numbers) if numbers else 0.0
 
 
-def _table(title: str) -> Any:
+def _table() -> Any:
+    """Without a title: one that is longer than the table is wide would be broken."""
     from rich.table import Table
 
-    return Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1))
+    return Table(box=None, padding=(0, 1))
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number:,} {name}{'' if number == 1 else 's'}"
 
 
 def _bar(ratio: float) -> str:

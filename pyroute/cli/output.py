@@ -27,9 +27,11 @@ class Output:
 
     def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
         self.json, self.quiet = json, quiet
-        self.results = Console(quiet=json, highlight=False, markup=False)
-        self.errors = Console(stderr=True, highlight=False, markup=False)
-        self.progress = Console(stderr=json, quiet=quiet, highlight=False, markup=False)
+        # Text is shown as it is: a key may be called [bold] or :heart:.
+        plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+        self.results = Console(quiet=json, **plain)
+        self.errors = Console(stderr=True, **plain)
+        self.progress = Console(stderr=json, quiet=quiet, **plain)
 
     @property
     def is_live(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -97,10 +98,13 @@ def plan(
         return
     if apply and router is None:
         raise CommandError("--apply: expected --router FILE with it, got none")
-    from pyroute.cli.reading import atomic, columns_of
+    from pyroute.cli.reading import columns_of, expect_places
     from pyroute.rebalance import rebalance
 
     columns = columns_of(key, cost, state)
+    read = [*(files or ()), *([] if apply or router is None else [router])]
+    next_one = {"--router": router} if apply else {}
+    expect_places(read, {**next_one, "--out": out, "--report": report})
     current = _current(router, tasks)
     snapshot, source = _snapshot(files, columns, current, capacity, format, text, output)
     made = rebalance(
@@ -111,15 +115,8 @@ def plan(
         max_migration=max_migration,
         mergeable=mergeable,
     )
-    if report is not None:
-        _report(report, made, source, hash_keys)
-    if out is not None:
-        with atomic(out) as file:
-            file.write_text(made.to_json(), "utf-8")
-    written = None
-    if apply and router is not None and (made.changes or not router.exists()):
-        _replace(router, current, current.apply(made))
-        written = router
+    written = router if apply and router and (made.changes or not router.exists()) else None
+    _write(made, current, report=report, out=out, router=written, source=source, hashed=hash_keys)
     _show_plan(output, made, hash_keys, written, out)
     output.document(_plan_document(made, written is not None))
 
@@ -224,17 +221,35 @@ def _plan_document(made: Plan, applied: bool) -> dict[str, Any]:
     }
 
 
-def _report(path: Path, made: Plan, source: str, hashed: bool) -> None:
+def _write(
+    made: Plan,
+    current: Router,
+    *,
+    report: Path | None,
+    out: Path | None,
+    router: Path | None,
+    source: str,
+    hashed: bool,
+) -> None:
+    """Write the files that are asked for: all of them, or none where one cannot be."""
     from pyroute import report as pages
+    from pyroute.cli.reading import atomic
 
-    page = pages.build("Plan", plan=made, subtitle=source)
-    pages.write(page, path, hash_keys=hashed)
+    with contextlib.ExitStack() as stack:
+        if report is not None:
+            page = pages.build("Plan", plan=made, subtitle=source)
+            pages.write(page, stack.enter_context(atomic(report)), hash_keys=hashed)
+        if out is not None:
+            stack.enter_context(atomic(out)).write_text(made.to_json(), "utf-8")
+        if router is not None:
+            _replace(stack, router, current, current.apply(made))
 
 
-def _replace(path: Path, before: Router, after: Router) -> None:
+def _replace(stack: contextlib.ExitStack, path: Path, before: Router, after: Router) -> None:
     """Write the next router; the one that it was made for becomes the previous one."""
     from pyroute.cli.reading import atomic
 
+    stack.enter_context(atomic(path)).write_text(after.to_json(), "utf-8")
     if path.exists():
         now = _read_router(path)
         if (now.version, now.fingerprint) != (before.version, before.fingerprint):
@@ -242,10 +257,8 @@ def _replace(path: Path, before: Router, after: Router) -> None:
                 f"{path}: was at version {before.version} when this plan was begun and is at"
                 f" {now.version} now: run it again"
             )
-        with atomic(path.with_name(path.name + PREVIOUS)) as kept:
-            kept.write_text(before.to_json(), "utf-8")
-    with atomic(path) as file:
-        file.write_text(after.to_json(), "utf-8")
+        kept = stack.enter_context(atomic(path.with_name(path.name + PREVIOUS)))
+        kept.write_text(before.to_json(), "utf-8")  # in its place before the next one is
 
 
 def _roll_back(path: Path | None, output: Output, more: bool) -> None:
@@ -346,9 +359,9 @@ def _typed(word: str, like: Any, text: bool) -> Any:
 
     if text or isinstance(like, str):
         return word
-    if isinstance(like, bytes):
-        return word.encode()
     try:
+        if isinstance(like, bytes):  # 0x00ff, as tables and reports show it, or its text
+            return bytes.fromhex(word[2:]) if word.startswith("0x") else word.encode()
         if isinstance(like, bool):
             return {"true": True, "false": False}[word.lower()]
         if isinstance(like, datetime.datetime):
@@ -443,9 +456,10 @@ def route(
         return
     from pyroute.analyze.routed import route_files
     from pyroute.analyze.source import Source
-    from pyroute.cli.reading import atomic, columns_of, expect_records, progress
+    from pyroute.cli.reading import atomic, columns_of, expect_places, expect_records, progress
 
     columns = columns_of(key)
+    expect_places([router, *(files or ())], {"--out": out})
     source = Source.of(
         list(files or ()),
         () if out is not None else columns.names,

@@ -8,7 +8,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +141,28 @@ def expect_place(path: Path | None, name: str) -> None:
         raise CommandError(f"{name}: no such directory as {path.parent}")
 
 
+def expect_places(inputs: Sequence[str | Path], places: Mapping[str, Path | None]) -> None:
+    """Raise where files cannot be written, or one would take the place of another or of an input.
+
+    Parameters
+    ----------
+    inputs
+        What is read, as it was named.
+    places
+        The files that are to be written, by the option that names them.
+    """
+    taken = {Path(one).resolve(): str(one) for one in inputs if Path(one).is_file()}
+    for name, path in places.items():
+        expect_place(path, name)
+        if path is None:
+            continue
+        if path.resolve() in taken:
+            raise CommandError(
+                f"{name}: expected a file of its own, got {path}, as for {taken[path.resolve()]}"
+            )
+        taken[path.resolve()] = name
+
+
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """A file beside the one that is to be written, which takes its place when all went well."""
@@ -154,8 +176,14 @@ def atomic(path: Path) -> Iterator[Path]:
         with made.open("rb") as file:
             os.fsync(file.fileno())
         made.replace(path)
+    except OSError as error:
+        if made.name not in str(error):
+            raise
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise CommandError(f"{path}: cannot be written: {reason}") from error
     finally:
-        made.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            made.unlink(missing_ok=True)
 
 
 def read_text(path: Path, what: str) -> str:

@@ -64,12 +64,12 @@ def simulate(
     pyroute simulate clicks.csv --key user --interval 100000 --tasks 8 --json
     """
     from pyroute.analyze.over_time import Spans, intervals
-    from pyroute.cli.analyze import _interval_table, _mean
+    from pyroute.cli.analyze import _mean, _show_intervals
     from pyroute.cli.reading import (
         Namer,
         capacity_for,
         columns_of,
-        expect_place,
+        expect_places,
         expect_records,
         progress,
         source_of,
@@ -77,7 +77,7 @@ def simulate(
     from pyroute.ring import Ring
 
     out = Output(json=json, quiet=quiet)
-    expect_place(report, "--report")
+    expect_places(files or (), {"--report": report})
     columns = columns_of(key, cost, state, time)
     spans = Spans.of(interval, time is not None)
     source = source_of(files, columns, format, text)
@@ -97,7 +97,7 @@ def simulate(
     finally:
         source.close()
     expect_records(sum(one.records for one in found), source)
-    out.results.print(_interval_table(found, namer, most=40))
+    _show_intervals(out, found, namer, most=40)
     if late:
         out.warn(
             f"note: {late[0]:,} records came after their interval was over; they count in a later"

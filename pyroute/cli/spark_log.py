@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +97,7 @@ def next_lines(one: Application) -> list[str]:
             continue
         tasks = stage.tasks
         names = ", ".join(repr(name) for name in operator.columns)
-        flags = " ".join(f"--key {name}" for name in operator.columns)
+        flags = " ".join(f"--key {shlex.quote(name)}" for name in operator.columns)
         fix = _fix(operator, names, tasks)
         return [f"pyroute analyze FILE {flags} --tasks {tasks}", fix]
     return []

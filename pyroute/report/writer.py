@@ -13,6 +13,7 @@ Guarantees, each a test of that name in tests/test_report.py:
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import html
 import json
@@ -71,8 +72,11 @@ def write(report: Report, path: str | Path, *, hash_keys: bool | bytes = False) 
             file.flush()
             os.fsync(file.fileno())
         made.replace(target)
-    except BaseException:
-        made.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            made.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename == str(made):
+            raise OSError(error.errno, error.strerror, str(target)) from error  # as it was named
         raise
     return target
 

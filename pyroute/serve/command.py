@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pyroute.cli.options import Debug, Quiet
+from pyroute.cli.options import Debug, Json, Quiet
 from pyroute.cli.output import Output
 from pyroute.serve.server import Server, is_loopback
 from pyroute.serve.sources import Source, SourceError, open_source
@@ -55,6 +55,7 @@ def serve(
     hash_keys: Annotated[
         bool, typer.Option("--hash-keys", help="Show no key as it is, only a name made from it.")
     ] = False,
+    json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -74,7 +75,7 @@ def serve(
 
     pyroute serve storm:dir:/shared/settings --host 0.0.0.0
     """
-    out = Output(quiet=quiet)
+    out = Output(json=json, quiet=quiet)
     # What is wrong with a source is said below and on the page, not by the last resort of logging.
     logging.getLogger("pyroute.serve").addHandler(logging.NullHandler())
     try:
@@ -91,6 +92,7 @@ def serve(
     try:
         server.start()
         out.results.print(f"pyroute serve: {server.url}", soft_wrap=True)
+        out.document(_document(server))
         for problem in server.watcher.problems:
             out.warn(f"{problem}; looking again")
         if not is_loopback(host):
@@ -101,6 +103,18 @@ def serve(
         out.say("stopped")
     finally:
         server.stop()
+
+
+def _document(server: Server) -> dict[str, Any]:
+    """Where the page is, for a program that started it."""
+    return {
+        "command": "serve",
+        "url": server.url,
+        "host": server.host,
+        "port": server.port,
+        "token": server.token,
+        "problems": list(server.watcher.problems),
+    }
 
 
 def _open(places: list[str]) -> list[Source]:

@@ -28,7 +28,7 @@ import socketserver
 import threading
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from pyroute import metrics
 from pyroute.report.writer import page_html
@@ -44,6 +44,7 @@ KEEP_ALIVE = 10.0
 """Seconds after which an idle stream of events says that it is there."""
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9.-]+))(?::[0-9]{1,5})?")
 _COOKIE = "pyroute_token"
+_TOKEN = re.compile(r"[!#-+\--:<-\[\]-~]{1,200}")  # RFC 6265, cookie-octet
 _TIMEOUT = 30.0
 
 
@@ -68,8 +69,11 @@ class Server:
         self.loopback = is_loopback(host)
         if token is None and not self.loopback:
             token = secrets.token_urlsafe(24)
-        if token is not None and (not token or not token.isascii() or len(token) > 200):
-            raise ValueError("token: expected 1 to 200 ASCII characters")
+        if token is not None and not _TOKEN.fullmatch(token):
+            raise ValueError(
+                "token: expected 1 to 200 ASCII characters that a cookie may hold: no space, no"
+                " quote, no comma, semicolon or backslash"
+            )
         self.token = token
         self._slots = threading.BoundedSemaphore(MOST)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -98,7 +102,7 @@ class Server:
         host = f"[{self.host}]" if ":" in self.host else self.host
         if self.host in ("0.0.0.0", "::"):
             host = socket.gethostname()
-        query = "" if self.token is None else f"?token={self.token}"
+        query = "" if self.token is None else f"?token={quote(self.token, safe='')}"
         return f"http://{host}:{self.port}/{query}"
 
     def start(self) -> None:

@@ -4,7 +4,9 @@ import shutil
 import threading
 import time
 
+import numpy as np
 import pytest
+from pages import HOSTILE
 
 from live_stream import BIG, Stream
 from pyroute.control import Loop, Store
@@ -157,6 +159,29 @@ def test_exact_keys(watch, server):
     page = watch().open(server.url)
     page.fill("#search", "1152921504606846977")
     assert page.locator("#found b").all_inner_texts() == ["1152921504606846977"]
+
+
+def test_hostile_keys_stay_text(watch, tmp_path):
+    """Also those that come later, as an event."""
+    stream = Stream(tmp_path / "stream")
+    stream.keys, stream.costs = HOSTILE[2:], np.array([300.0, 200.0, 100.0])
+    stream.batch()
+    server = Server(Watcher([open_source(str(stream.directory))], every=0.2))
+    server.start()
+    try:
+        page = watch().open(server.url)
+        page.wait_for_selector(".bar .pill.ok")
+        stream.keys, stream.costs = HOSTILE, np.array([500.0, 400.0, 300.0, 200.0, 100.0])
+        stream.batch()
+        wait_for(page, "() => document.querySelector('#events').textContent.includes('batch 1')")
+        page.click("#keys summary")
+        shown = page.locator("#keys tbody td:first-child").all_inner_texts()
+        assert set(HOSTILE[:2]) <= set(shown)
+        assert page.title() == "clicks - pyroute"
+        assert page.locator("img").count() == 0
+        assert page.locator("script").count() == 2
+    finally:
+        server.stop()
 
 
 def test_a_store_that_goes_and_comes(watch, server, stream):
