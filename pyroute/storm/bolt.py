@@ -576,7 +576,10 @@ class Bolt(_Child):
 
 
 class Spout(_Child):
-    """A spout in Python. It may emit only while Storm waits for an answer: in the methods here."""
+    """A spout in Python. It may emit only while Storm waits for an answer: in the methods here.
+
+    What it emits in `initialize` arrives with the answer to the first request.
+    """
 
     role = Role.SPOUT
 

@@ -281,6 +281,9 @@ class Multilang:
     """Ids of tuples that were neither acked nor failed."""
     asked: int = field(default=0, init=False)
     """Requests to a spout that its `Sync` has not ended."""
+    begun: bool = field(default=False, init=False)
+    """Whether a spout was asked for anything yet: before that it may emit, and the JVM reads it with
+    the answer to the first request."""
     task_ids_due: int = field(default=0, init=False)
     """Emits whose task ids have not come."""
     _buffer: bytearray = field(default_factory=bytearray, init=False)
@@ -404,6 +407,7 @@ class Multilang:
             self.task_ids_due -= 1
         elif isinstance(event, _REQUESTS):
             self.asked += 1
+            self.begun = True
         return event
 
     # Writing: one method for each kind of command.
@@ -414,7 +418,8 @@ class Multilang:
     def _emit(self, command: Emit) -> bytes:
         parts = ['{"command":"emit"']
         if self.role is Role.SPOUT:
-            self._expect_request("emit")
+            if self.begun:
+                self._expect_request("emit")
             if command.anchors:
                 raise ProtocolError("anchors: expected none from a spout, got some")
             if command.id is not None:

@@ -412,6 +412,74 @@ def test_spout(start):
     assert [jvm.hear(), jvm.hear()] == [{"command": "sync"}] * 2
 
 
+def test_like_the_tester_spout(start):
+    """What Storm's own tester spout does: it emits first of all, and keeps what is pending."""
+    jvm = start(
+        """
+        from pyroute.storm import Spout
+
+        class Tester(Spout):
+            def initialize(self, conf, context):
+                self.emit(["spout initializing"])
+                self.pending = {}
+
+            def next(self):
+                self.pending["a"] = "nathan"
+                self.emit(["nathan"], id="a")
+
+            def acked(self, identifier):
+                del self.pending[identifier]
+
+            def failed(self, identifier):
+                self.log("emitting " + self.pending[identifier] + " on fail")
+                self.emit([self.pending[identifier]], id=identifier)
+
+        Tester().run()
+        """
+    )
+    first = {"command": "emit", "need_task_ids": False, "tuple": ["spout initializing"]}
+    assert jvm.hear() == first
+    emit = {"command": "emit", "id": "a", "need_task_ids": False, "tuple": ["nathan"]}
+    for request, *answers in (("next", emit), ("fail", None, emit), ("ack",)):
+        jvm.say({"command": request, "id": "a"})
+        for answer in answers:
+            heard = jvm.hear()
+            assert heard == answer or (answer is None and heard["msg"] == "emitting nathan on fail")
+        assert jvm.hear() == {"command": "sync"}
+
+
+def test_like_the_tester_bolt(start):
+    """What Storm's own tester bolt does: it emits first of all, and skips some records."""
+    jvm = start(
+        """
+        from pyroute.storm import Bolt
+
+        class Tester(Bolt):
+            auto_ack = False
+
+            def initialize(self, conf, context):
+                self.emit(["bolt initializing"])
+
+            def process(self, records):
+                for record in records:
+                    if record.values[0] == "skip":
+                        self.log(record.values[0] + " randomly skipped!")
+                    else:
+                        self.emit([record.values[0] + "lalala"], anchors=[record])
+                        self.ack(record)
+
+        Tester().run()
+        """
+    )
+    assert jvm.hear()["tuple"] == ["bolt initializing"]
+    jvm.say(record(1, "nathan"), record(2, "skip"), record(3, "jackson"))
+    heard = [jvm.hear() for _ in range(5)]
+    assert [m.get("tuple") or m.get("id") or m["msg"] for m in heard] == [
+        ["nathanlalala"], "1", "skip randomly skipped!", ["jacksonlalala"], "3",
+    ]  # fmt: skip
+    assert heard[0]["anchors"] == ["1"]
+
+
 def test_escapes_and_surrogates_survive(start):
     jvm = start(ECHO)
     raw = json.dumps(record(1, '😀 \\ " \u007f', "\ud800", 2**70, 1e300)).encode()

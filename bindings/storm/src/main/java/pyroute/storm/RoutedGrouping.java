@@ -94,7 +94,7 @@ public final class RoutedGrouping implements CustomStreamGrouping {
     private RoutedGrouping(boolean mergeable, byte[] router, String store, String document, String[] fields) {
         if (!mergeable) {
             throw new IllegalArgumentException("mergeable: expected true, because a changed table gives a key two owners for a while, "
-                    + "got false; a consumer with state by key needs a RouterBolt");
+                    + "got false; a consumer with state by key needs a TaskBolt");
         }
         if (fields.length == 0) {
             throw new IllegalArgumentException("fields: expected at least one, got none");
