@@ -32,10 +32,18 @@ def publish(store: LocalStore, names: Sequence[str], sequence: int) -> None:
         with contextlib.suppress(FileNotFoundError):
             (store.path / name).replace(gathered / PurePosixPath(name).name)
     missing = [name for name in names if not (gathered / PurePosixPath(name).name).exists()]
-    if missing:
-        raise FileNotFoundError(f"outputs: expected {missing[0]}, which was committed, got none")
-    sync_directory(gathered)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
+    try:
+        if missing:
+            raise FileNotFoundError(
+                f"outputs: expected {missing[0]}, which was committed, got none"
+            )
+        sync_directory(gathered)
         gathered.rename(target)
+    except OSError:
+        # A driver that was thought dead may publish what it committed: the same files.
+        if not target.exists():
+            raise
+        with contextlib.suppress(OSError):
+            gathered.rmdir()
     sync_directory(target.parent)

@@ -20,7 +20,6 @@ Guarantees, each a test of that name in tests/spark/test_stream.py:
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import logging
@@ -432,9 +431,6 @@ class RoutedStream:
 
     def _write_metrics(self, manifest: Manifest) -> None:
         name = f"metrics/{manifest.sequence:012d}.parquet"
-        with contextlib.suppress(FileNotFoundError):
-            self.store.modified(name)
-            return
         row = {
             "sequence": manifest.sequence,
             "batch_id": manifest.batch_id,
@@ -442,7 +438,8 @@ class RoutedStream:
         }
         sink = pa.BufferOutputStream()
         pq.write_table(pa.Table.from_pylist([row], schema=METRICS), sink)
-        self.store.write(name, sink.getvalue())
+        # Under its name at once: half a file there would spoil the table for every reader.
+        self.store.replace(name, sink.getvalue())
 
 
 def read_state(directory: str | Path) -> pa.Table:

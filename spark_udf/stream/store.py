@@ -142,6 +142,20 @@ class LocalStore:
         if not created:
             raise AlreadyCommitted(errno.EEXIST, "expected no such document, got one", name)
 
+    def replace(self, name: str, data: Data) -> int:
+        """Write a file over one of that name, if there is one: all or nothing, and durable."""
+        path = self._path(name)
+        _make_directory(path.parent)
+        temporary = path.parent / f"{_TEMPORARY}{uuid.uuid4().hex}"
+        try:
+            with _clear_errors(name, data):
+                size = _write_new(temporary, data)
+                temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_directory(path.parent)
+        return size
+
     def list(self, prefix: str) -> Names:
         """Names that begin so, ascending."""
         # A prefix may end within a part: what can match is below the part before.
