@@ -103,7 +103,8 @@ class RoutedStream:
         Keys that each task reports by name; None: twice its share of the table, at least 200.
     sink
         `(outputs, batch_id) -> None`, called after the commit with the batch's committed outputs;
-        again after a failure, so it has to be idempotent by `batch_id`.
+        again after a failure, so it has to be idempotent by `batch_id`. A new checkpoint (`adopt`)
+        numbers its batches from 0: a sink that remembers the old numbers has to be told.
     keep
         Manifests that are kept, with their files; at least 2.
     adopt
