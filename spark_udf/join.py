@@ -569,10 +569,12 @@ def _count(frames: Sequence[DataFrame], method: str) -> Counts:
     shares = [1.0 if method == "exact" else _share(frame) for frame in frames]
     table = _counted(frames, shares)
     seen = [pc.sum(table.column(-2 + i)).as_py() or 0 for i in range(2)]
-    if any(share < 1 and rows < LEAST_ROWS for share, rows in zip(shares, seen, strict=True)):
-        pairs = zip(shares, seen, strict=True)
-        shares = [1.0 if rows < LEAST_ROWS else share for share, rows in pairs]
-        table = _counted(frames, shares)
+    pairs = zip(shares, seen, strict=True)
+    short = [share < 1 and rows < LEAST_ROWS for share, rows in pairs]
+    if any(short):
+        whole = _counted(frames, [float(one) for one in short])
+        table = whole if all(short) else _instead(table, whole, short)
+        shares = [1.0 if one else share for one, share in zip(short, shares, strict=True)]
     columns = table.columns[:-2]
     null = functools.reduce(pc.or_, [pc.is_null(column) for column in columns]).to_numpy()
     found = keys(*columns)
@@ -603,16 +605,34 @@ def _count(frames: Sequence[DataFrame], method: str) -> Counts:
 
 
 def _counted(frames: Sequence[DataFrame], shares: Sequence[float]) -> pa.Table:
-    """The keys, and how many rows each has in a sample of the left and of the right."""
+    """The keys, and how many rows each has in a sample of the left and of the right.
+
+    A share of 0 leaves the rows of that side out, not its types: those of a key are common ones.
+    """
     parts = []
     for i, (frame, share) in enumerate(zip(frames, shares, strict=True)):
-        some = frame if share == 1 else frame.sample(fraction=share, seed=i)
+        some = frame
+        if share != 1:
+            some = frame.sample(fraction=share, seed=i) if share else frame.limit(0)
         named = some.toDF(*(f"pyroute_key_{k}" for k in range(len(some.columns))))
         parts.append(named.withColumn("pyroute_is_left", F.lit(i == 0)))
     whole, is_left = parts[0].unionAll(parts[1]), F.col("pyroute_is_left")
     left = F.count(F.when(is_left, 1)).alias("pyroute_left")
     right = F.count(F.when(~is_left, 1)).alias("pyroute_right")
     return to_arrow(whole.groupBy(*whole.columns[:-1]).agg(left, right)).combine_chunks()
+
+
+def _instead(table: pa.Table, whole: pa.Table, short: Sequence[bool]) -> pa.Table:
+    """The counts of one side taken from `whole`, those of the other from `table`."""
+    names = table.column_names
+    for name, one in zip(names[-2:], short, strict=True):
+        if one:
+            nothing = pa.array(np.zeros(table.num_rows, np.int64))
+            table = table.set_column(names.index(name), name, nothing)
+    both = pa.concat_tables(pa.table(one.columns, names=names) for one in (table, whole))
+    grouped = both.group_by(names[:-2], use_threads=False)
+    summed = grouped.aggregate([(name, "sum") for name in names[-2:]])
+    return summed.select([*names[:-2], *(f"{name}_sum" for name in names[-2:])])
 
 
 def _scaled(rows: Reals, share: float) -> Reals:
@@ -626,16 +646,46 @@ def _scaled(rows: Reals, share: float) -> Reals:
 def _share(frame: DataFrame) -> float:
     """Which share of the rows to count, by what Spark's optimizer says of their size.
 
-    It knows bytes, of compressed files too: a value is taken for 4 of them. Of joins it often
-    thinks far too much; then the sample is too small, and all rows of that side are counted.
+    It knows bytes, of compressed files too: a value is taken for 4 of them. Where there are far
+    fewer rows than that the sample is too small, and all rows of that side are counted.
     """
     (row,) = frame.sparkSession.sql("EXPLAIN COST SELECT * FROM {frame}", frame=frame).collect()
-    found = re.search(r"sizeInBytes=([\d.E+]+) (\w*)B", row[0])
-    if found is None:
+    size = _size(row[0])
+    if size is None:
         return 1.0
-    size = float(found[1]) * 1024 ** ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].index(found[2])
     share = SAMPLE_ROWS * 4 * len(frame.columns) / max(size, 1.0)
     return 1.0 if share > 0.5 else share
+
+
+_NODE = re.compile(r"([ :+-]*)(\w+).*Statistics\(sizeInBytes=([\d.E+]+) (\w*)B")
+_UNITS = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
+
+
+def _size(plan: str) -> float | None:
+    """Bytes that a query gives, by the text of `EXPLAIN COST`; None where it does not say.
+
+    Spark takes a join for the product of its sides. Here it is at most the largest of what it is
+    made of: a fact with its dimensions, as most joins are.
+    """
+    sizes: list[tuple[int, str, float]] = []
+    for line in plan.split("== Physical Plan ==")[0].splitlines():
+        found = _NODE.match(line)
+        if found:
+            size = float(found[3]) * 1024 ** _UNITS.index(found[4])
+            sizes.append((len(found[1]), found[2], size))
+    if not sizes:
+        return None
+    # From the last line up: a node's children are the deeper ones below it that have no parent yet.
+    waiting: list[tuple[int, bool, float]] = []  # depth, whether there is a join, size
+    for depth, name, size in reversed(sizes):
+        below = []
+        while waiting and waiting[-1][0] > depth:
+            below.append(waiting.pop())
+        joins = name == "Join" or any(one[1] for one in below)
+        if joins and below:
+            size = min(size, max(one[2] for one in below))
+        waiting.append((depth, joins, size))
+    return waiting[-1][2]
 
 
 @dataclass(frozen=True)

@@ -169,25 +169,117 @@ def test_sampled(spark, samples):
     assert found.max() / found.mean() < 1.15  # about 5,000 rows were counted
 
 
-def test_a_wrong_size_is_found_out(spark, samples):
-    """Spark thinks that this join is large; its sample is too small, and all rows are counted."""
-    left = spark.createDataFrame(side(22, 900, 0.3, "a"))
-    right = spark.createDataFrame(side(23, 30, 0.0, "b"))
-    large = left.join(right.drop("b"), "k", "leftsemi")
-    made = su.balance_join(large, right, "k", 6, min_gain=0)
+@pytest.fixture
+def jobs(monkeypatch):
+    """The shares of the left and of the right that each job counted."""
+    seen, counted_by = [], join._counted
+
+    def noted(frames, shares):
+        seen.append(list(shares))
+        return counted_by(frames, shares)
+
+    monkeypatch.setattr(join, "_counted", noted)
+    return seen
+
+
+def few_of_many(spark, name, at=0):
+    """400 rows, some of them without a key; Spark does not know how few a filter leaves."""
+    ids = spark.range(200_000).filter(f"id % 500 = {at}")
+    nth = F.floor(F.col("id") / 500)
+    k = F.when(nth % 10 != 0, nth).cast("int")
+    return ids.select(k.alias("k"), F.col("id").alias(name))
+
+
+def test_a_wrong_size_is_found_out(spark, samples, jobs):
+    """The samples are too small, and all rows of both are counted."""
+    left, right = few_of_many(spark, "a"), few_of_many(spark, "b", at=1)
+    made = su.balance_join(left, right, "k", 6, min_gain=0)
     assert made.statistics.method == "exact"
-    assert rows_of(made.df.drop(PLACE)) == rows_of(large.join(right, "k"))
+    assert max(jobs[0]) < 1
+    assert jobs[1:] == [[1.0, 1.0]]
+    assert rows_of(made.df.drop(PLACE)) == rows_of(left.join(right, "k"))
 
 
-def test_a_wrong_size_of_one_side_leaves_the_other_sampled(spark, samples):
+@pytest.mark.parametrize("small", ["left", "right"])
+def test_a_wrong_size_of_one_side_leaves_the_other_sampled(spark, samples, jobs, small):
+    """All rows of that side are counted, and no row of the other once more."""
+    many = spark.createDataFrame(side(20, 40_000, 0.3, "a", 0.0, keys=500))
+    few = few_of_many(spark, "b")
+    left, right = (few, many) if small == "left" else (many, few)
+    made = su.balance_join(left, right, "k", 6, "full", min_gain=0)
+    assert made.statistics.method == "sampled"
+    assert f"100.00% of the {small}" in made.statistics.reason
+    assert made.statistics.reason.count("100.00%") == 1
+    assert jobs[1] == ([1.0, 0.0] if small == "left" else [0.0, 1.0])
+    assert max(jobs[0]) < 1
+    assert rows_of(made.df.drop(PLACE)) == rows_of(left.join(right, "k", "full"))
+    # Every key once, and the rows of the small side as they are.
+    found = join._count([few.select("k"), many.select("k")], "auto")
+    exact = join._count([few.select("k"), many.select("k")], "exact")
+    assert len(set(found.ids.tolist())) == len(found.ids)
+    wanted = dict(zip(exact.ids.tolist(), exact.left.tolist(), strict=True))
+    assert dict(zip(found.ids.tolist(), found.left.tolist(), strict=True)) == {
+        one: wanted[one] for one in found.ids.tolist()
+    }
+    lone = dict(zip(exact.ids.tolist(), exact.lone_left.tolist(), strict=True))
+    assert found.lone_left.sum() == exact.lone_left.sum() == max(lone.values()) > 0
+
+
+def test_a_join_is_as_large_as_its_largest_side(spark, samples, jobs):
+    """Spark takes it for the product of its sides; one job jobs what there is."""
     left = spark.createDataFrame(side(20, 40_000, 0.3, "a", 0.0, keys=500))
     few = spark.createDataFrame(pa.table({"k": np.arange(500), "b": np.arange(500)}))
-    right = few.join(few.select("k"), "k")  # Spark thinks that it is large
+    right = few.join(few.select("k"), "k")
     made = su.balance_join(left, right, "k", 6, min_gain=0)
-    assert made.statistics.method == "sampled"
+    assert len(jobs) == 1
     assert "100.00% of the right" in made.statistics.reason
     assert "100.00% of the left" not in made.statistics.reason
     assert rows_of(made.df.drop(PLACE)) == rows_of(left.join(right, "k"))
+
+
+def test_one_side_counted_again():
+    """Its counts take the place of those of its sample; a null key is one key."""
+    sample = pa.table(
+        {
+            "pyroute_key_0": pa.array([1, 2, None]),
+            "pyroute_left": [600, 3, 0],
+            "pyroute_right": [2, 0, 1],
+        }
+    )
+    whole = pa.table(
+        {
+            "pyroute_key_0": pa.array([1, None, 9]),
+            "pyroute_left": [0, 0, 0],
+            "pyroute_right": [40, 7, 3],
+        }
+    )
+    table = join._instead(sample, whole, [False, True])
+    assert [column.to_pylist() for column in table.columns] == [
+        [1, 2, None, 9],
+        [600, 3, 0, 0],
+        [40, 0, 7, 3],
+    ]
+
+
+def test_size_of_a_query():
+    def plan(*lines):
+        shown = [f"{line}, Statistics(sizeInBytes={size})" for line, size in lines]
+        rest = ["", "== Physical Plan ==", "Scan, Statistics(sizeInBytes=9.0 EiB)"]
+        return "\n".join(["== Optimized Logical Plan ==", *shown, *rest])
+
+    table = ("Relation spark_catalog.default.t[k#1] parquet", "3.0 MiB")
+    assert join._size(plan(table)) == 3 * 1024**2
+    assert join._size(plan(("Project [k#1]", "1.5 KiB"), (f"+- {table[0]}", "3.0 MiB"))) == 1536
+    product = ("Join Inner, (k#1 = k#2)", "9.1E+4 TiB")
+    sides = (":- Filter isnotnull(k#1)", "2.0 KiB"), (":  +- LocalRelation [k#1]", "6.0 KiB")
+    other = ("+- Relation [k#2] parquet", "512.0 B")
+    assert join._size(plan(product, *sides, other)) == 2048
+    deeper = [("Project [k#1]", "4.0 EiB"), ("+- " + product[0], product[1])]
+    deeper += [("   " + line, size) for line, size in (*sides, other)]
+    assert join._size(plan(*deeper)) == 2048
+    small = [("LocalLimit 5", "80.0 B"), *(("+- " + product[0], product[1]),), *deeper[2:]]
+    assert join._size(plan(*small)) == 80
+    assert join._size("no statistics") is None
 
 
 def test_counted_elsewhere(spark):
