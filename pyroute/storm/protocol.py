@@ -282,8 +282,8 @@ class Multilang:
     asked: int = field(default=0, init=False)
     """Requests to a spout that its `Sync` has not ended."""
     begun: bool = field(default=False, init=False)
-    """Whether a spout was asked for anything yet: before that it may emit, and the JVM reads it with
-    the answer to the first request."""
+    """Whether a spout was asked for anything: before that it may emit, which the JVM reads with the
+    answer to the first request."""
     task_ids_due: int = field(default=0, init=False)
     """Emits whose task ids have not come."""
     _buffer: bytearray = field(default_factory=bytearray, init=False)
@@ -418,8 +418,7 @@ class Multilang:
     def _emit(self, command: Emit) -> bytes:
         parts = ['{"command":"emit"']
         if self.role is Role.SPOUT:
-            if self.begun:
-                self._expect_request("emit")
+            self._expect_request("emit", first=True)
             if command.anchors:
                 raise ProtocolError("anchors: expected none from a spout, got some")
             if command.id is not None:
@@ -461,8 +460,9 @@ class Multilang:
                 f"{name}: expected the id of a tuple that waits, got {identifier!r}"
             )
 
-    def _expect_request(self, name: str) -> None:
-        if not self.asked:
+    def _expect_request(self, name: str, first: bool = False) -> None:
+        """One that waits for its answer; `first`: or none came yet."""
+        if not self.asked and (self.begun or not first):
             raise ProtocolError(f"{name}: expected a request of the JVM before it, got none")
 
     def _log(self, command: Log) -> bytes:
