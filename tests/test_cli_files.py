@@ -5,6 +5,7 @@ import importlib
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -1081,3 +1082,36 @@ def test_spooled_stdin_is_removed(files, tmp_path):
     )
     assert done.returncode == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_on_a_terminal(tmp_path):
+    """A bar that says how many, how fast, and how long still; none of it where nobody looks."""
+    import pty
+
+    path = tmp_path / "many.csv"
+    path.write_text("k\n" + "anna\nbert\ncarl\n" * 700_000)
+    master, slave = pty.openpty()
+    words = [sys.executable, "-m", "pyroute", "analyze", str(path), "--key", "k", "--tasks", "2"]
+    settings = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(words, stdout=slave, stderr=slave, env=settings) as process:
+        os.close(slave)
+        drawn = b""
+        while True:
+            try:
+                part = os.read(master, 1 << 16)
+            except OSError:  # the other end is closed
+                break
+            if not part:
+                break
+            drawn += part
+    os.close(master)
+    assert process.returncode == 0
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn.decode())
+    bars = re.findall(r"reading [^\r\n]*?(\d+)% ([\d,]+) records, ([\d,]+) a second (\S+)", text)
+    assert bars
+    assert any(
+        int(rows.replace(",", "")) and int(rate.replace(",", "")) for _, rows, rate, _ in bars
+    )
+    assert all(re.fullmatch(r"\d+:\d\d:\d\d|-:--:--", left) for *_, left in bars)
+    quiet = subprocess.run([*words, "--quiet"], capture_output=True, text=True, check=True)
+    assert "reading" not in quiet.stdout + quiet.stderr

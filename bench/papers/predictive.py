@@ -33,7 +33,7 @@ PAPER = Paper(
     "Paper 003: predictive control, the forecasts",
     "Written by the command below. Errors do not depend on the machine, times do: compare those"
     " within a table only. Every choice (features, sizes, when to stop) was made on the first half"
-    " of a trace; the second half was first looked at by the run that is shown.",
+    " of a trace; where a second half was looked at more than once, its figure says so.",
     {**FIGURES, **BEYOND},
 )
 

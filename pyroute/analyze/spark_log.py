@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -30,6 +31,7 @@ LEAST_GAIN = 0.05  # seconds
 
 _EVENTS = re.compile(r"events_(\d+)_.*")
 _COLUMN = re.compile(r"([A-Za-z_][\w.\- ]*?)#\d+L?")
+_LOCATION = re.compile(r"\((\d+) paths?\)\[file:(.*)\]$")
 _CODECS = (".zstd", ".zst", ".lz4", ".snappy")
 
 
@@ -42,6 +44,8 @@ class Operator:
     columns: tuple[str, ...]
     """By which rows were brought together."""
     text: str
+    files: tuple[str, ...] = ()
+    """What its rows were read from, where they come from the files of this machine alone."""
 
 
 @dataclass(frozen=True)
@@ -440,10 +444,30 @@ def _operator(plan: Any, metrics: set[int]) -> Operator | None:
             user = above[-1]
             named = _columns(user.get("simpleString", "")) or columns
             chosen = columns or named
-            return Operator(_plain_name(user), chosen, user.get("simpleString", ""))
+            return Operator(_plain_name(user), chosen, user.get("simpleString", ""), _files(node))
         if columns:
-            return Operator(_plain_name(node), columns, node.get("simpleString", ""))
+            return Operator(_plain_name(node), columns, node.get("simpleString", ""), _files(node))
     return None
+
+
+def _files(node: Any) -> tuple[str, ...]:
+    """The files below a node; none where it has another source too, or the plan lists not all."""
+    leaves = [chain[-1] for chain in _chains(node, ()) if not chain[-1].get("children")]
+    found: list[str] = []
+    for leaf in leaves:
+        location = _LOCATION.search(str((leaf.get("metadata") or {}).get("Location", "")))
+        if location is None:
+            return ()
+        count, paths = int(location[1]), location[2].split(", file:")
+        if count != len(paths) or "..." in location[2]:
+            return ()
+        found += (_local(path) for path in paths)
+    return tuple(dict.fromkeys(found))
+
+
+def _local(path: str) -> str:
+    """A path without the scheme; file:///x and file:/x are /x."""
+    return "/" + unquote(path).lstrip("/")
 
 
 def _chains(node: Any, above: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:

@@ -99,7 +99,8 @@ def next_lines(one: Application) -> list[str]:
         names = ", ".join(repr(name) for name in operator.columns)
         flags = " ".join(f"--key {shlex.quote(name)}" for name in operator.columns)
         fix = _fix(operator, names, tasks)
-        return [f"pyroute analyze FILE {flags} --tasks {tasks}", fix]
+        files = " ".join(map(shlex.quote, operator.files)) or "FILE"
+        return [f"pyroute analyze {files} {flags} --tasks {tasks}", fix]
     return []
 
 

@@ -39,12 +39,16 @@ def settings(kind: str, folder: Path) -> dict[str, str]:
     }
 
 
-def run(spark: SparkSession, kind: str) -> None:
+def run(spark: SparkSession, kind: str, folder: Path) -> None:
     # Two thirds of the rows have one customer, unless the log is to be even.
     hot = F.col("id") % 3 != 0 if kind != "even" else F.lit(False)
     name = F.concat(F.lit("customer-"), (F.col("id") % 997).cast("string"))
     customer = F.when(hot, F.lit("marketplace")).otherwise(name)
     df = spark.range(ROWS).select(customer.alias("customer"), (F.col("id") % 100).alias("amount"))
+    if kind == "skewed":  # as jobs are: from a file
+        path = str(folder.parent / "the orders.parquet")
+        df.write.parquet(path)
+        df = spark.read.parquet(path)
     order = Window.partitionBy("customer").orderBy("amount")
     ranked = df.withColumn("rank", F.row_number().over(order))
     ranked.write.format("noop").mode("overwrite").save()
@@ -66,7 +70,7 @@ def main() -> None:
         for name, value in settings(kind, folder).items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
-        run(spark, kind)
+        run(spark, kind, folder)
         spark.stop()
 
 

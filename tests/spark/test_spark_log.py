@@ -6,6 +6,7 @@ a test is about time, the times of the log are replaced by ones that follow from
 
 import importlib
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -140,7 +141,12 @@ def test_command(written, tmp_path, command):
     code, out, err = command("--spark-log", path)
     assert (code, err) == (0, "")
     assert "Window by customer" in out
-    assert "pyroute analyze FILE --key customer --tasks 8" in out
+    data = written / "the orders.parquet"
+    line = f"pyroute analyze '{data}' --key customer --tasks 8"
+    assert line in out
+    code, analyzed, err = command(*shlex.split(line)[2:], "--json")  # and it runs as it stands
+    assert (code, err) == (0, "")
+    assert json.loads(analyzed)["hot_keys"][0]["key"]["v"] == "marketplace"
     assert "import spark_udf as su; b = su.balance" in out
     code, out, _ = command("--spark-log", tmp_path, "--json")
     [document] = json.loads(out)["spark_logs"]
