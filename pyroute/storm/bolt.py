@@ -362,7 +362,7 @@ class _Child:
                     ) from None
 
     def _between(self) -> None:
-        """Between two calls of user code: what is done does not wait long for what is still to do."""
+        """Between two calls of user code: what is done does not wait long for what is to do."""
         self._when_idle()
         if self._buffer and self.now() - self._written_at >= LINGER:
             self.flush()
