@@ -52,8 +52,6 @@ from pyroute.storm.protocol import Multilang, Role, Tuple
 
 _READ: Final = 1 << 20
 _FLUSH: Final = 1 << 16
-LINGER: Final = 0.005
-"""Seconds that output may wait while input is there: a write for each read would halve the rate."""
 
 CLOSED: Final = 3
 """Exit code after Storm closed the pipe."""
@@ -201,7 +199,6 @@ class _Child:
     _in: int
     _out: int
     _printed: _Printed | None = None
-    _written_at: float = 0.0
 
     # What a user overrides -----------------------------------------------------------------
 
@@ -235,7 +232,7 @@ class _Child:
         self._send(ml.Metrics(name, params))
 
     def flush(self) -> None:
-        """Write what is buffered; the loop does it when it waits, and every few milliseconds."""
+        """Write what is buffered; the loop does it between two calls of your code."""
         with self._lock:
             self._write_out()
 
@@ -350,7 +347,6 @@ class _Child:
     def _write_out(self) -> None:
         """Write the buffer; the lock is held."""
         data, self._buffer = self._buffer, bytearray()
-        self._written_at = self.now()
         with memoryview(data) as view:
             done = 0
             while done < len(data):
@@ -362,9 +358,9 @@ class _Child:
                     ) from None
 
     def _between(self) -> None:
-        """Between two calls of user code: what is done does not wait long for what is to do."""
+        """Between two calls of user code: what is done does not wait for what is still to do."""
         self._when_idle()
-        if self._buffer and self.now() - self._written_at >= LINGER:
+        if self._buffer:
             self.flush()
 
     def _emit(self, command: ml.Emit) -> tuple[int, ...] | None:
