@@ -970,6 +970,7 @@ def test_empty_stdin():
     [
         ["analyze", "-", "--key", "a", "--report", "report.html"],
         ["plan", "-", "--key", "a", "--tasks", "4", "--out", "plan.json"],
+        ["simulate", "-", "--key", "a", "--interval", "90000", "--report", "report.html"],
         ["route", "router.json", "-", "--key", "a", "--out", "routed.csv"],
     ],
     ids=lambda arguments: arguments[0],
@@ -1006,8 +1007,9 @@ def test_ctrl_c_leaves_nothing(tmp_path, arguments):
             out, err = process.communicate(timeout=200)
         except BrokenPipeError:
             out, err = process.stdout.read(), process.stderr.read()
-    assert process.returncode == 130, err
-    assert (out, err.decode()) == (b"", f"pyroute {arguments[0]}: stopped\n")
+    assert process.returncode == 2, err
+    line = f"pyroute {arguments[0]}: stopped; nothing is half written: run it again\n"
+    assert (out, err.decode()) == (b"", line)
     assert [path.name for path in tmp_path.iterdir()] == ["router.json"]
 
 

@@ -159,10 +159,12 @@ def _check(
 
 def _sample_file(out: Output) -> Path:
     from pyroute.analyze.sample import NAME, write_sample
+    from pyroute.cli.reading import atomic
 
     path = Path(NAME)
     if not path.exists():
-        write_sample(path)
+        with atomic(path) as made:
+            write_sample(made)
         out.say(f"wrote {path}, made-up orders")
     return path
 
