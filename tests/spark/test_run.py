@@ -21,6 +21,8 @@ from cluster import FAST_START, Cluster, alone, left
 typer = pytest.importorskip("typer", reason="typer is missing: pip install 'pyroute-core[cli]'")
 testing = pytest.importorskip("typer.testing")
 
+from spark_udf.run.session import directory  # noqa: E402
+
 TIMEOUT = 300
 FAST = ("--conf", f"spark.driver.extraJavaOptions={FAST_START}")
 
@@ -105,8 +107,12 @@ def test_generated(tmp_path):
 @pytest.mark.parametrize("way", ["one process", "its group"])
 def test_interrupted(tmp_path, way):
     """Ctrl-C: a terminal sends it to the whole group, a program to one process."""
+    kept = tmp_path / "kept"
     process = subprocess.Popen(
-        command("--rows", 2000, "--tasks", 2, "--intervals", 500, "--wait", 0),
+        command(
+            *("--rows", 2000, "--tasks", 2, "--intervals", 500, "--wait", 0),
+            *(["--keep", kept] if way == "one process" else []),
+        ),
         env=alone(tmp_path),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -122,9 +128,31 @@ def test_interrupted(tmp_path, way):
     assert list(tmp_path.iterdir())
     (os.kill if way == "one process" else os.killpg)(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert err == "pyroute run: stopped\n"
+    assert process.returncode == 2, err
+    assert err == "pyroute run: stopped; nothing is half written: run it again\n"
+    assert not kept.exists()
     expect_gone(process, tmp_path)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_kept_directory_of_a_stopped_run(tmp_path, there):
+    """As it was before: new, or empty."""
+    kept = tmp_path / "kept"
+    if there:
+        kept.mkdir()
+
+    def stopped():
+        with directory(kept) as path:
+            (path / "tmp").mkdir()
+            (path / "spark.log").touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    assert list(tmp_path.rglob("*")) == [kept] * there
+    with directory(kept) as path:
+        (path / "report.txt").touch()
+    assert list(kept.iterdir()) == [kept / "report.txt"]
 
 
 def without_java(folder):
