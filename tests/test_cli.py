@@ -21,6 +21,7 @@ from typing import Annotated
 
 import typer
 
+from pyroute.cli.errors import StoppedError
 from pyroute.cli.options import Debug, Json, Quiet
 from pyroute.cli.output import CommandError, Output
 
@@ -52,6 +53,8 @@ def fake(
         raise ValueError("name: expected another, got value")
     if name == "ctrl-c":
         raise KeyboardInterrupt
+    if name == "ctrl-c and on":
+        raise StoppedError("say it again")
     if name == "usage":
         raise typer.BadParameter("name: expected another")
     output.results.print(f"nothing was done with {name} [bold]")
@@ -65,6 +68,7 @@ def fakes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fakes")
     (folder / "fake_commands.py").write_text(FAKE)
     (folder / "lacking.py").write_text("import no_such_module\n")
+    (folder / "stopping.py").write_text("raise KeyboardInterrupt\n")
     about = folder / "fakes-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: fakes\nVersion: 1.0\n")
@@ -72,6 +76,7 @@ def fakes(tmp_path_factory):
         "[pyroute.commands]\n"
         "fake = fake_commands:fake\n"
         "lacking = lacking:run [train,spark]\n"
+        "stopping = stopping:run\n"
         "lost = nowhere.at.all:run\n"
     )
     return folder
@@ -193,12 +198,25 @@ def test_unknown_command_is_named(fakes):
         ("known", 2, "pyroute fake: name: expected another, got known\n"),
         ("value", 2, "pyroute fake: name: expected another, got value\n"),
         ("bug", 1, "pyroute fake: ZeroDivisionError: division (--debug shows where)\n"),
-        ("ctrl-c", 130, "pyroute fake: stopped\n"),
+        ("ctrl-c", 2, "pyroute fake: stopped; nothing is half written: run it again\n"),
+        ("ctrl-c and on", 2, "pyroute fake: stopped; say it again\n"),
     ],
 )
 def test_errors_are_one_line(fakes, name, code, message):
     done = call(fakes, "fake", name, "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (code, "", message)
+
+
+def test_ctrl_c_outside_of_a_command(fakes):
+    """While it is imported, and before there is one."""
+    line = "stopped; nothing is half written: run it again\n"
+    done = call(fakes, "stopping")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"pyroute stopping: {line}")
+    prepared = (
+        "import pyroute.cli.app as app\ndef stop():\n raise KeyboardInterrupt\napp.discover = stop"
+    )
+    done = call_with(fakes, prepared, "fake", "anna")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"pyroute: {line}")
 
 
 def test_debug_shows_where(fakes):

@@ -23,6 +23,7 @@ pytest.importorskip("rich", reason="rich is missing: pip install 'pyroute-core[c
 pa = pytest.importorskip("pyarrow", reason="pyarrow is missing: pip install 'pyroute-core[cli]'")
 pc = importlib.import_module("pyarrow.csv")
 pq = importlib.import_module("pyarrow.parquet")
+source = importlib.import_module("pyroute.analyze.source")
 
 COMMANDS = {
     "analyze": "pyroute.cli.analyze",
@@ -511,6 +512,200 @@ def test_late_records_are_told(call, tmp_path):
     assert "1 records came after their interval was over" in err
 
 
+# locality
+
+
+def products(rows=6000, seed=3):
+    """Orders whose product mostly follows from the customer, by another rule in the end."""
+    random = np.random.default_rng(seed)
+    table = orders(rows, 120, seed)
+    customers = table["number"].to_numpy() - 2**60
+    late = np.arange(rows) > 0.7 * rows
+    drawn = np.where(random.random(rows) < 0.7, customers * 7 + late, random.integers(0, 300, rows))
+    names = [None if x % 50 == 7 else f"product-{x}" for x in drawn]
+    return table.append_column("product", pa.array(names))
+
+
+def halves_of(records):
+    """How many of so many records plan: chunks of a power of 2, at most 8, and their half."""
+    length = 1
+    while -(-records // length) > 8:
+        length *= 2
+    number = -(-records // length)
+    ends = [end * length for end in range(1, number)]
+    return min(ends, key=lambda end: abs(end - records / 2), default=records)
+
+
+def shares_that_stay(routers, ins, outs):
+    """By plain Python: the share of the records that stay, and the busiest tasks by the mean."""
+    first, second = (
+        router.route(values).tolist() for router, values in zip(routers, (ins, outs), strict=True)
+    )
+    same = sum(a == b for a, b in zip(first, second, strict=True)) / len(ins)
+    tasks = len(routers[0].tasks)
+    return same, *(max(Counter(x).values()) * tasks / len(ins) for x in (first, second))
+
+
+def expect_locality(found, ins, outs, tasks, **options):
+    """What the command says is what the routers of a plan from the first records give."""
+    begun = halves_of(len(ins))
+    pairs = pr.PairSpaceSaving(1 << 16)
+    pairs.observe(ins[:begun], outs[:begun])
+    plan = pr.colocate(pairs, tasks, **{"max_imbalance": 0.08, "max_table": 3000, **options})
+    spans = {"in_sample": slice(0, begun), "out_of_sample": slice(begun, None)}
+    for name, span in spans.items():
+        told = found[name]
+        assert told["records"] == len(ins[span])
+        for by, routers in (("hash", plan.routers_before), ("planned", plan.routers)):
+            stay, *busiest = shares_that_stay(list(routers.values()), ins[span], outs[span])
+            assert told[by] == pytest.approx(stay)
+            assert told[f"max_by_mean_{by}"] == pytest.approx(busiest)
+        assert told["planned_at_least"] == pytest.approx(told["planned"])
+    assert found["exact"]
+    assert found["tables"] == [len(table) for table in plan.tables.values()]
+    assert found["coverage"] == pytest.approx(plan.coverage)
+    return found
+
+
+PAIRED = products()
+
+
+@pytest.mark.parametrize(
+    "name", ["o.parquet", "o.csv", "o.csv.gz", "o.jsonl", "o.arrow", "o.arrows"]
+)
+def test_locality_is_what_the_routers_give(call, tmp_path, name):
+    WRITERS[name.replace("o.", "orders.")](PAIRED, tmp_path / name)
+    ins, outs = PAIRED["customer"].to_pylist(), PAIRED["product"].to_pylist()
+    for more in ([], ["--cost", "ms", "--interval", "1000"]):
+        code, out, err = call(
+            *("analyze", tmp_path / name, "--key", "customer", "--pair", "product"),
+            *("--tasks", 4, "--json", *more),
+        )
+        assert (code, err) == (0, "")
+        found = expect_locality(json.loads(out)["locality"], ins, outs, 4)
+        assert found["pair"] == "product"
+        assert found["in_sample"]["planned"] > found["out_of_sample"]["planned"]
+        assert found["out_of_sample"]["planned"] > found["out_of_sample"]["hash"] + 0.05
+
+
+def test_locality_of_several_files_and_keys(call, tmp_path):
+    for i, begin in enumerate((0, 2500, 2600)):
+        part = PAIRED.slice(begin, (2500, 100, 3400)[i])
+        pq.write_table(part, tmp_path / f"{i}.parquet", row_group_size=700)
+    code, out, _ = call(
+        *("analyze", tmp_path, "--key", "number", "--key", "customer", "--pair", "product"),
+        *("--tasks", 3, "--max-imbalance", 0.2, "--max-table", 40, "--json"),
+    )
+    assert code == 0
+    ins = list(zip(PAIRED["number"].to_pylist(), PAIRED["customer"].to_pylist(), strict=True))
+    found = json.loads(out)["locality"]
+    outs = PAIRED["product"].to_pylist()
+    expect_locality(found, ins, outs, 3, max_imbalance=0.2, max_table=40)
+    assert max(found["tables"]) <= 40
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 9, 100])
+def test_locality_of_few_records(call, tmp_path, rows):
+    pc.write_csv(PAIRED.slice(0, rows), tmp_path / "o.csv")
+    words = ("analyze", tmp_path / "o.csv", "--key", "number", "--pair", "product", "--tasks", 2)
+    code, out, _ = call(*words, "--json")
+    assert code == 0
+    found = json.loads(out)["locality"]
+    if rows == 1:
+        assert (found["in_sample"]["records"], found["out_of_sample"]) == (1, None)
+    else:
+        ins, outs = (PAIRED[name].to_pylist()[:rows] for name in ("number", "product"))
+        expect_locality(found, ins, outs, 2)
+    code, out, _ = call(*words)
+    assert code == 0
+    assert "Locality: records that stay on their server, number -> product, 2 tasks of each" in out
+
+
+def test_locality_as_text_and_of_stdin(tmp_path):
+    """Numbers as text are other keys."""
+    pc.write_csv(PAIRED.select(["number", "bytes"]), tmp_path / "o.csv")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pyroute", "analyze", "-", "--key", "number", "--text"),
+            *("--pair", "bytes", "--tasks", "4", "--json"),
+        ],
+        input=(tmp_path / "o.csv").read_bytes(),
+        capture_output=True,
+        timeout=300,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    ins, outs = (list(map(str, PAIRED[name].to_pylist())) for name in ("number", "bytes"))
+    expect_locality(json.loads(done.stdout)["locality"], ins, outs, 4)
+
+
+def test_locality_on_the_screen_and_in_the_report(call, tmp_path):
+    write_parquet(PAIRED, tmp_path / "o.parquet")
+    report = tmp_path / "report.html"
+    words = ("analyze", tmp_path / "o.parquet", "--key", "customer", "--tasks", 4)
+    words = (*words, "--pair", "product", "--hash-keys", "--report", report)
+    code, out, err = call(*words)
+    assert (code, err) == (0, "")
+    found = json.loads(call(*words, "--json")[1])["locality"]
+    inside, after = found["in_sample"], found["out_of_sample"]
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "in sample out of sample" in lines
+    for name in ("hash", "planned"):
+        assert f"{name} {inside[name]:.1%} {after[name]:.1%}" in lines
+    first, second = inside["records"], after["records"]
+    used = f"planned from the first {first:,} records, judged on the {second:,} after them"
+    assert f"  {used}; tables of " in out
+    assert "plan = pr.colocate(su.collect_pairs(df, 'customer', 'product'), 4)" in out
+    page = report.read_text()
+    assert "product-" not in out + page
+    (row,) = json.loads(re.search(r'id="pyroute-data">(.*?)</script>', page)[1])["locality"]
+    assert (row["name"], row["coverage"]) == ("customer -> product", found["coverage"])
+    assert (row["before"], row["in_sample"]) == (inside["hash"], inside["planned"])
+    assert row["out_of_sample"] == after["planned"]
+    assert row["note"] == f"{used}; by hash there {after['hash']:.1%}"
+
+
+def test_pairs_beyond_the_counters(monkeypatch, call, tmp_path):
+    """What is certain is never above what the routers give."""
+    from pyroute.analyze import locality
+
+    monkeypatch.setattr(locality.PairChunks.__init__, "__kwdefaults__", {"capacity": 50, "most": 8})
+    pc.write_csv(PAIRED, tmp_path / "o.csv")
+    words = ("analyze", tmp_path / "o.csv", "--key", "customer", "--pair", "product", "--tasks", 4)
+    code, out, _ = call(*words)
+    assert code == 0
+    assert "planned, at least" in out
+    found = json.loads(call(*words, "--json")[1])["locality"]
+    assert not found["exact"]
+    ins, outs = PAIRED["customer"].to_pylist(), PAIRED["product"].to_pylist()
+    chunks = locality.PairChunks(["customer"], "product", capacity=50)
+    for part in PAIRED.to_batches(max_chunksize=700):
+        chunks.add(source.Batch(part, source.File("o.csv", "csv"), 0))
+    stay = locality.stay(chunks, 4, max_imbalance=0.08, max_table=3000)
+    assert stay.document() == found  # however the stream is cut into batches
+    begun = halves_of(len(ins))
+    for sample, span in ((stay.in_sample, slice(begun)), (stay.out_of_sample, slice(begun, None))):
+        true, *_ = shares_that_stay(list(stay.plan.routers.values()), ins[span], outs[span])
+        assert sample.at_least <= true
+        assert sample.at_least < sample.planned
+
+
+def test_memory_of_pairs_is_bounded():
+    """Chunks are few, however long the stream, and hold what they may."""
+    from pyroute.analyze import locality
+
+    chunks, random = locality.PairChunks(["a"], "b", capacity=1000), np.random.default_rng(0)
+    for _ in range(30):
+        data = pa.record_batch(
+            {name: random.integers(1 << 40, size=1 << 14) for name in ("a", "b")}
+        )
+        chunks.add(source.Batch(data, source.File("x", "arrow"), 0))
+        assert len(chunks._chunks) <= 8
+        assert sum(chunk.nbytes for chunk in chunks._chunks) < 8 * 64 * 1100
+    first, rest = chunks.halves()
+    assert first.total + rest.total == 30 << 14
+    assert first.total == halves_of(30 << 14)
+
+
 # plans
 
 
@@ -900,6 +1095,19 @@ OTHERS = [
         ["simulate", "{orders}", "--key", "customer", "--interval", "9" * 25 + "d", "--time", "at"],
         "--interval: expected",
     ),
+    (["analyze", "{orders}", "--key", "customer", "--pair", "x"], "no column 'x'; its columns: "),
+    (
+        ["analyze", "{orders}", "--key", "customer", "--pair", "at", "--tasks", "1"],
+        "--pair: expected 2 to 1024 --tasks with it, got 1",
+    ),
+    (
+        ["analyze", "{orders}", "--key", "customer", "--pair", "ms"],
+        "orders.parquet: ms: expected a column of",
+    ),
+    (
+        ["analyze", "{mixed}", "--key", "ms", "--pair", "customer"],
+        "2.parquet: column 'customer': expected text as seen before, got integer",
+    ),
     (["sample", "{folder}"], "got a directory"),
     (["sample", "{here}/x/s.parquet"], "no such directory"),
 ]
@@ -970,6 +1178,7 @@ def test_empty_stdin():
     [
         ["analyze", "-", "--key", "a", "--report", "report.html"],
         ["plan", "-", "--key", "a", "--tasks", "4", "--out", "plan.json"],
+        ["simulate", "-", "--key", "a", "--interval", "90000", "--report", "report.html"],
         ["route", "router.json", "-", "--key", "a", "--out", "routed.csv"],
     ],
     ids=lambda arguments: arguments[0],
@@ -1006,8 +1215,9 @@ def test_ctrl_c_leaves_nothing(tmp_path, arguments):
             out, err = process.communicate(timeout=200)
         except BrokenPipeError:
             out, err = process.stdout.read(), process.stderr.read()
-    assert process.returncode == 130, err
-    assert (out, err.decode()) == (b"", f"pyroute {arguments[0]}: stopped\n")
+    assert process.returncode == 2, err
+    line = f"pyroute {arguments[0]}: stopped; nothing is half written: run it again\n"
+    assert (out, err.decode()) == (b"", line)
     assert [path.name for path in tmp_path.iterdir()] == ["router.json"]
 
 

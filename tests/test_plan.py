@@ -500,6 +500,20 @@ def test_giant_with_many_neighbours_settles():
     assert moved[2:] == [0, 0]
 
 
+@pytest.mark.parametrize("seed", range(effort(60)))
+def test_splits_help(seed):
+    """Keys about as dear as a task may carry, where halves of some can be in the way of others."""
+    random = np.random.default_rng(seed)
+    tasks = int(random.integers(8, 32))
+    keys = tasks + int(random.integers(0, 3))
+    snapshot = pr.Snapshot(np.arange(keys), random.integers(107, 141, keys))
+    options = {"max_imbalance": float(random.choice([0.0, 0.08]))}
+    without = pr.rebalance(snapshot, pr.Router(tasks), **options)
+    plan = pr.rebalance(snapshot, pr.Router(tasks), mergeable=True, **options)
+    assert plan.imbalance <= without.imbalance + 1e-9
+    assert plan.lower_bound <= plan.mean * (1 + plan.imbalance) * (1 + 1e-9)
+
+
 def test_split_is_left_alone_where_work_is_not_mergeable():
     snapshot = pr.Snapshot(["hot", "a", "b"], [90.0, 5.0, 5.0])
     router = pr.Router(4, splits={"hot": [2, 0]})

@@ -27,6 +27,7 @@ SECTIONS = {
     "route": "route",
     "skewed": "skewed",
     "joins": "joins",
+    "split_joins": "split_joins",
     "schedule": "schedule",
     "tpch": "tpch",
     "wordcount": "wordcount",

@@ -588,12 +588,33 @@ class Maker {
   Placement placed_;
 };
 
+// The greatest level of an open task, after the plan.
+double greatest(const Plan& plan) {
+  double level = 0;
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t)
+    if (plan.open[t] != 0) level = std::max(level, plan.loads_after[t] / plan.capacities[t]);
+  return level;
+}
+
 }  // namespace
 
 Plan make_plan(const PlanInput& input, std::span<const TaskId> tasks,
                std::span<const TaskId> homes_before, std::span<const TaskId> homes_after,
                const PlanOptions& options, const std::function<double()>& clock) {
-  return Maker(input, tasks, homes_before, homes_after, options, clock).make();
+  const auto made = [&](const PlanOptions& by) {
+    return Maker(input, tasks, homes_before, homes_after, by, clock).make();
+  };
+  Plan plan = made(options);
+  const double level = greatest(plan);
+  if (!options.mergeable || plan.splits.empty() || level <= plan.limit * (1 + kTolerance))
+    return plan;
+  PlanOptions as_before = options;
+  as_before.mergeable = false;
+  Plan whole = made(as_before);
+  if (greatest(whole) >= level) return plan;
+  whole.lower_bound = plan.lower_bound;  // of all plans that may split
+  whole.least_migration = std::min(plan.least_migration, whole.least_migration);
+  return whole;
 }
 
 }  // namespace pyroute

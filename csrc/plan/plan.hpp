@@ -17,7 +17,10 @@
 //                    level is kept. Owners stay as far as they are open and, unless max_migration
 //                    is given, can hold the share beside those of dearer split keys, in their
 //                    order; what is missing are the tasks of the least level, first those that can
-//                    hold it. Else splits stay, but owners that are not open are replaced.
+//                    hold it. Where all that is not within the limits, the plan that splits nothing
+//                    new is made too, and kept if its greatest level is less: a key a little dearer
+//                    than a task can fit whole where its parts do not. Without `mergeable` splits
+//                    stay, but owners that are not open are replaced.
 //   closed tasks     drained ones, and those that the new home does not have: their keys leave
 //   capacities       are divided by the mean of the open tasks', so that the mean level is the mean
 //                    load
@@ -30,6 +33,7 @@
 //   complete       applying table, splits and home gives the loads that the plan claims
 //   pins_hold      pinned keys are on their task
 //   drained_empty  no key that was seen is left on a closed task
+//   splits_help    the greatest level is at most that of the plan without `mergeable`
 //   ghosts_named   keys of the table that the snapshot does not have move only with a migration
 //                  that names them
 // Cost: O(keys) with one table lookup each, and the planner. Threads: pure.

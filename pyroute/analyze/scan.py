@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,9 @@ from pyroute.analyze.source import (
 )
 from pyroute.homes import EngineHome, FlinkKeyGroup, KafkaHash, SparkHash, StormHash
 from pyroute.key_profile import KeyProfile
+
+if TYPE_CHECKING:
+    from pyroute.analyze.locality import PairChunks
 
 __all__ = ["ENGINES", "Columns", "Pass", "scan"]
 
@@ -74,12 +77,18 @@ class Columns:
     cost: str | None = None
     state: str | None = None
     time: str | None = None
+    pair: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """All of them, each once."""
-        found = (*self.keys, self.cost, self.state, self.time)
+        found = (*self.keys, self.cost, self.state, self.time, self.pair)
         return tuple(dict.fromkeys(name for name in found if name is not None))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Those of keys, which may be read as text."""
+        return self.keys if self.pair is None else tuple(dict.fromkeys((*self.keys, self.pair)))
 
 
 def engine_home(engine: str, tasks: int, types: Sequence[Any]) -> EngineHome | None:
@@ -115,6 +124,8 @@ class Pass:
         Of the `KeyProfile`.
     tasks, engine
         Homes of this engine are sampled, where it is named and takes the key's type.
+    pairs
+        Counts the keys with those of the step after, where that is asked for.
     """
 
     def __init__(
@@ -125,8 +136,9 @@ class Pass:
         bits: int,
         tasks: int = 1,
         engine: str | None = None,
+        pairs: PairChunks | None = None,
     ) -> None:
-        self.columns = columns
+        self.columns, self.pairs = columns, pairs
         self.profile = KeyProfile(capacity, bits)
         self.tasks, self.engine = tasks, engine
         self.home: EngineHome | None = None
@@ -150,6 +162,8 @@ class Pass:
             self._sample(data, costs)
         try:
             self.profile._core.observe(keys, None, costs, states)
+            if self.pairs is not None:
+                self.pairs.add(batch)
         except (TypeError, ValueError) as error:
             raise _told(error, batch, self.columns) from error
 
@@ -200,7 +214,7 @@ def scan(
     """Read all of a source.
 
     Equal files give equal results, however many threads there are time for: which of them reads
-    which row group is fixed.
+    which row group is fixed. Pairs are counted in the order of the records, by one thread.
 
     Parameters
     ----------
@@ -212,15 +226,15 @@ def scan(
         Told rows and bytes that were read since it was told last, by any thread.
     """
     tell = advance or nothing
-    if not source.is_parquet:
-        one = make()
+    one = make()
+    if not source.is_parquet or one.pairs is not None:
         for batch in source.batches(lambda size: tell(0, size)):
             one.add(batch)
             tell(batch.data.num_rows, 0)
         return one
     parts = source.parts()
     number = max(1, min(threads(), len(parts)))
-    passes = [make() for _ in range(number)]
+    passes = [one, *(make() for _ in range(number - 1))]
     stop = threading.Event()
     sizes = {file: file.size / max(1, _rows(parts, file)) for file in source.files}
 
@@ -304,7 +318,8 @@ def _placed(error: Exception, batch: Batch) -> str:
 
 def _told(error: Exception, batch: Batch, columns: Columns) -> InputError:
     text = _placed(error, batch)
-    for ours, name in (("costs", columns.cost), ("state_sizes", columns.state)):
+    named = ("costs", columns.cost), ("state_sizes", columns.state), ("out_values", columns.pair)
+    for ours, name in named:
         text = text.replace(f": {ours}: ", f": column {name!r}: ")
     text = text.replace(": values: ", f": {', '.join(columns.keys)}: ")
     return InputError(text)

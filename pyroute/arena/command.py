@@ -15,7 +15,7 @@ from pyroute.arena.replay import Cluster, Replay, replay
 from pyroute.arena.trace import Trace
 from pyroute.cli.options import Debug, Json, Quiet
 from pyroute.cli.output import CommandError, Output
-from pyroute.cli.reading import expect_place
+from pyroute.cli.reading import atomic, expect_place
 from pyroute.workloads import timed_items
 
 __all__ = ["arena"]
@@ -145,7 +145,8 @@ def arena(
     with _progress(out, len(names) * len(trace)) as shown:
         played = replay(trace, names, cluster, seed=seed, progress=shown)
     if plot is not None:
-        plot.write_text(svg(played), "utf-8")
+        with atomic(plot) as made:
+            made.write_text(svg(played), "utf-8")
         out.say(f"written: {plot}")
     _show(out, trace, cluster, played)
     out.document(

@@ -11,7 +11,8 @@ The first line of the function's docstring is its line in `pyroute --help`, what
 section Examples its own help, and Examples are shown below the options. A command is imported when
 it is called and not before, so nothing here knows Spark. What it raises becomes one line and exit
 code 2 where the input is the reason, else 1; `--debug` (`pyroute.cli.options.Debug`) shows the
-traceback.
+traceback. Ctrl-C is one line and exit code 2, too; a command whose work is not lost by it raises
+`pyroute.cli.errors.StoppedError` with what to do.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ import atexit
 import contextlib
 import os
 import sys
+from typing import NoReturn
 
-from pyroute.cli.errors import INTERRUPTED
+from pyroute.cli.errors import AGAIN, INTERRUPTED
 
 __all__ = ["main"]
 
 _NEEDED = ("typer", "rich", "click")
+_SHELLS = 130  # what typer makes of Ctrl-C outside of a command
 
 
 def main() -> None:
@@ -33,7 +36,7 @@ def main() -> None:
     try:
         from pyroute.cli.app import app
     except KeyboardInterrupt:
-        raise SystemExit(INTERRUPTED) from None
+        _stopped()
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in _NEEDED:
             raise
@@ -44,10 +47,17 @@ def main() -> None:
     except SystemExit as end:
         if not isinstance(end.code, int) or end.code == 0:
             raise
+        if end.code == _SHELLS:
+            _stopped()
         _leave(end.code)
 
 
-def _leave(code: int) -> None:
+def _stopped() -> NoReturn:
+    sys.stderr.write(f"pyroute: stopped; {AGAIN}\n")
+    _leave(INTERRUPTED)
+
+
+def _leave(code: int) -> NoReturn:
     """End at once: a thread that still reads would be cut off in the middle of foreign code."""
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

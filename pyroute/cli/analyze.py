@@ -31,11 +31,16 @@ from pyroute.cli.output import CommandError, Output
 
 if TYPE_CHECKING:
     from pyroute.analyze.findings import Findings, TableLoad
+    from pyroute.analyze.locality import Stay
     from pyroute.analyze.over_time import Interval
     from pyroute.analyze.scan import Columns, Pass
     from pyroute.cli.reading import Namer
+    from pyroute.report.model import Locality
 
 __all__ = ["analyze"]
+
+WORTH = 0.05
+"""Share of the records that a plan has to keep on their server beyond hashing, to be advised."""
 
 
 def analyze(
@@ -50,6 +55,13 @@ def analyze(
         typer.Option(metavar="LENGTH", help="Also over time: 10s, 5m, 1h with --time, or records."),
     ] = None,
     time: Time = None,
+    pair: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Key of the step after: how many records could stay on their server.",
+        ),
+    ] = None,
     engine: Annotated[
         str,
         typer.Option(metavar="NAME", help="Whose own hash to show: spark, kafka, flink, storm."),
@@ -81,6 +93,9 @@ def analyze(
     mean' is the load of the busiest task by the mean load: 1.00 is perfect, 2.00 means that all
     wait for a task with twice its share.
 
+    With --pair records go on to a second keyed step, which has as many tasks: a plan is made from
+    the first half of the records and judged on the rest.
+
     Examples
     --------
     pyroute analyze --sample
@@ -88,6 +103,8 @@ def analyze(
     pyroute analyze orders.parquet --key customer --tasks 200 --report report.html
 
     pyroute analyze 'logs/*.jsonl' --key user --key shop --cost ms --interval 5m --time at
+
+    pyroute analyze orders.parquet --key customer --pair product --tasks 8
 
     pyroute analyze --spark-log /var/log/spark-events
     """
@@ -101,23 +118,26 @@ def analyze(
         return
     from pyroute.cli.reading import Namer, columns_of
 
-    _check(engine, time, interval, files, report)
+    _check(engine, time, interval, files, report, pair, tasks)
     if sample:
         if files or key:
             raise CommandError("--sample: expected no FILE and no --key with it")
         files, key, cost = [str(_sample_file(out))], ["customer"], None
-    columns = columns_of(key, cost, state, time)
+    columns = columns_of(key, cost, state, time, pair)
     began = clock.perf_counter()
     reading = _Reading(list(files or ()), columns, format, text, tasks, engine, capacity)
     found, spans, source = reading.read(out, interval, max_imbalance, max_table)
+    kept = reading.stay
     seconds = clock.perf_counter() - began
     if report is not None:  # first: who reads the text may close the pipe, as `head` does
-        _write_report(report, found, spans, columns, hash_keys, source, cost)
+        _write_report(report, found, spans, kept, columns, hash_keys, source, cost)
     namer = Namer(hash_keys)
     _show(out, found, spans, columns, namer, top, seconds, source)
+    if kept is not None:
+        _show_stay(out, kept)
     for line in reading.notes:
         out.warn(f"note: {line}")
-    lines = _next(found, columns, list(files or ()), sample)
+    lines = [*_next_to_stay(kept), *_next(found, columns, list(files or ()), sample)]
     if not json:
         out.results.print("\nNext" if lines else "", soft_wrap=True)
         for line in lines:
@@ -133,6 +153,7 @@ def analyze(
             "seconds": seconds,
             **found.document(top, namer.json),
             "intervals": [one.document(namer.json) for one in spans],
+            "locality": None if kept is None else kept.document(),
             "next": lines,
             "notes": reading.notes,
         }
@@ -145,6 +166,8 @@ def _check(
     interval: str | None,
     files: Sequence[str] | None,
     report: Path | None,
+    pair: str | None,
+    tasks: int,
 ) -> None:
     """Options that cannot be used, before anything is read."""
     from pyroute.analyze.scan import ENGINES
@@ -154,15 +177,22 @@ def _check(
         raise CommandError(f"--engine: expected one of {', '.join(ENGINES)}, got {engine}")
     if time is not None and interval is None:
         raise CommandError("--time: expected --interval LENGTH with it, got none")
+    if pair is not None:
+        from pyroute.analyze.locality import MOST_TASKS
+
+        if not 2 <= tasks <= MOST_TASKS:
+            raise CommandError(f"--pair: expected 2 to {MOST_TASKS} --tasks with it, got {tasks}")
     expect_places(files or (), {"--report": report})
 
 
 def _sample_file(out: Output) -> Path:
     from pyroute.analyze.sample import NAME, write_sample
+    from pyroute.cli.reading import atomic
 
     path = Path(NAME)
     if not path.exists():
-        write_sample(path)
+        with atomic(path) as made:
+            write_sample(made)
         out.say(f"wrote {path}, made-up orders")
     return path
 
@@ -188,16 +218,23 @@ class _Reading:
         self._ring = Ring(tasks)
         self._capacity = capacity or capacity_for(self._source)
         self.notes: list[str] = []
+        self.stay: Stay | None = None
 
     def _pass(self) -> Pass:
         from pyroute.analyze.scan import Pass
 
+        pairs = None
+        if self._columns.pair is not None:
+            from pyroute.analyze.locality import PairChunks
+
+            pairs = PairChunks(self._columns.keys, self._columns.pair)
         return Pass(
             self._columns,
             capacity=self._capacity,
             bits=len(self._ring.owners).bit_length() - 1,
             tasks=len(self._ring.tasks),
             engine=self._engine,
+            pairs=pairs,
         )
 
     def read(
@@ -230,6 +267,10 @@ class _Reading:
         finally:
             source.close()
         expect_records(whole.profile.records, source)
+        if whole.pairs is not None:
+            from pyroute.analyze.locality import stay
+
+            self.stay = stay(whole.pairs, len(self._ring.tasks), **limits)
         names = [file.name for file in source.files]
         named = names[0] if len(names) == 1 else f"{len(names)} files"
         return find(whole, self._ring, **limits), spans, named
@@ -393,6 +434,27 @@ def _interval_table(spans: Sequence[Interval], namer: Namer, most: int) -> Any:
     return table
 
 
+def _show_stay(out: Output, kept: Stay) -> None:
+    say = out.results.print
+    title = f"Locality: records that stay on their server, {kept.name}, {kept.tasks} tasks of each"
+    say(title, style="bold", soft_wrap=True)
+    samples = [kept.in_sample, *([kept.out_of_sample] if kept.out_of_sample is not None else [])]
+    table = _table()
+    table.add_column("")
+    for name in ("in sample", "out of sample")[: len(samples)]:
+        table.add_column(name, justify="right")
+    table.add_row("hash", *(f"{one.by_hash:.1%}" for one in samples))
+    table.add_row("planned", *(f"{one.planned:.1%}" for one in samples))
+    if not kept.exact:
+        table.add_row("planned, at least", *(f"{one.at_least:.1%}" for one in samples))
+    for i, name in enumerate((", ".join(kept.keys), kept.pair)):
+        table.add_row(f"busiest of {name}, hash", *(f"{o.busiest_by_hash[i]:.2f}" for o in samples))
+        table.add_row(f"busiest of {name}, planned", *(f"{o.busiest[i]:.2f}" for o in samples))
+    say(table)
+    first, second = (_counted(len(table), "key") for table in kept.plan.tables.values())
+    say(f"  {kept.used}; tables of {first} and {second}", soft_wrap=True)
+
+
 def _mean(numbers: Sequence[float]) -> float:
     return sum(numbers) / len(numbers) if numbers else 0.0
 
@@ -430,7 +492,7 @@ def _next(found: Findings, columns: Columns, files: list[str], sample: bool) -> 
     """The lines to run next."""
     keys = ", ".join(repr(name) for name in columns.keys)
     if not found.skewed:
-        return ["nothing to do: hashing is even enough for these tasks"]
+        return ["nothing to balance: hashing is even enough for these tasks"]
     more = "" if columns.cost is None else f", cost={columns.cost!r}"
     if len(found.tables) > 1 and found.tables[-1].split:
         more += ", mergeable=True"
@@ -448,6 +510,15 @@ def _next(found: Findings, columns: Columns, files: list[str], sample: bool) -> 
     return lines
 
 
+def _next_to_stay(kept: Stay | None) -> list[str]:
+    """The line that plans for both steps, where that keeps its promise."""
+    if kept is None or kept.gain < WORTH or len(kept.keys) > 1:
+        return []
+    pairs = f"su.collect_pairs(df, {kept.keys[0]!r}, {kept.pair!r})"
+    call = f"import pyroute as pr, spark_udf as su; plan = pr.colocate({pairs}, {kept.tasks})"
+    return [f"{call}  # PySpark; then plan.routers"]
+
+
 def _quoted(word: str) -> str:
     import shlex
 
@@ -461,6 +532,7 @@ def _write_report(
     path: Path,
     found: Findings,
     spans: Sequence[Interval],
+    kept: Stay | None,
     columns: Columns,
     hashed: bool,
     source: str,
@@ -506,9 +578,24 @@ def _write_report(
             )
             for one in spans
         ],
+        locality=[] if kept is None else [_locality(kept)],
         facts=facts,
         subtitle=source,
         made=f"pyroute {__version__}, {now}",
         unit="records" if cost is None else cost,
     )
     pages.write(page, path, hash_keys=hashed)
+
+
+def _locality(kept: Stay) -> Locality:
+    from pyroute.report.model import Locality
+
+    after = kept.out_of_sample
+    return Locality(
+        kept.name,
+        kept.in_sample.by_hash,
+        kept.in_sample.planned,
+        None if after is None else after.planned,
+        kept.plan.coverage,
+        kept.used if after is None else f"{kept.used}; by hash there {after.by_hash:.1%}",
+    )

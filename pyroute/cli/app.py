@@ -48,8 +48,8 @@ def make_app() -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
-        epilog="Exit codes: 0 done, 1 failed, 2 bad input or called wrongly, 130 stopped by Ctrl-C."
-        " Examples: pyroute COMMAND --help.",
+        epilog="Exit codes: 0 done, 1 failed, 2 bad input, called wrongly or stopped by"
+        " Ctrl-C. Examples: pyroute COMMAND --help.",
     )
 
     @made.callback()

@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from pyroute._core import FormatError
-from pyroute.cli.errors import BAD_INPUT, FAILED, INTERRUPTED
+from pyroute.cli.errors import AGAIN, BAD_INPUT, FAILED, INTERRUPTED
 from pyroute.cli.output import CommandError, Output
 
 GROUP = "pyroute.commands"
@@ -49,6 +49,8 @@ class Command:
             function = self._entry.load()
         except ImportError as error:
             stop(self.name, missing(error, self._entry.extras))
+        except KeyboardInterrupt as end:
+            stopped(self.name, end)
         return of_function(self.name, function)
 
 
@@ -80,8 +82,8 @@ def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(**options)
         except (*_OWN, BrokenPipeError):
             raise
-        except KeyboardInterrupt:
-            stop(name, "stopped", INTERRUPTED)
+        except KeyboardInterrupt as end:
+            stopped(name, end)
         except Exception as error:
             if options.get("debug"):
                 Output().warn(traceback.format_exc().rstrip())
@@ -120,6 +122,11 @@ def stop(name: str, text: str, code: int = FAILED) -> Any:
     """Say why a command ends, and end it."""
     Output().warn(f"pyroute {name}: {text}")
     raise typer.Exit(code)
+
+
+def stopped(name: str, end: KeyboardInterrupt) -> Any:
+    """Say what to do after Ctrl-C, and end the command."""
+    stop(name, f"stopped; {str(end) or AGAIN}", INTERRUPTED)
 
 
 def _docstring(module: str, function: str) -> str:

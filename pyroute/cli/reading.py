@@ -32,20 +32,20 @@ def columns_of(
     cost: str | None = None,
     state: str | None = None,
     time: str | None = None,
+    pair: str | None = None,
 ) -> Columns:
     """The columns that were named; a key is needed."""
     if not key:
         raise CommandError("--key: expected the column of the key, got none")
-    return Columns(tuple(dict.fromkeys(key)), cost, state, time)
+    return Columns(tuple(dict.fromkeys(key)), cost, state, time, pair)
 
 
 def source_of(
     files: Sequence[str] | None, columns: Columns, kind: str | None, text: bool
 ) -> Source:
     """The files that were named."""
-    return Source.of(
-        list(files or ()), columns.names, kind=kind, texts=columns.keys if text else ()
-    )
+    texts = columns.texts if text else ()
+    return Source.of(list(files or ()), columns.names, kind=kind, texts=texts)
 
 
 def capacity_for(source: Source) -> int:

@@ -54,6 +54,7 @@ def directory(keep: Path | None) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _directory(keep: Path | None) -> Iterator[Path]:
+    was_there = keep is not None and keep.exists()
     if keep is None:
         path = Path(tempfile.mkdtemp(prefix="pyroute-run-"))
     else:
@@ -61,11 +62,18 @@ def _directory(keep: Path | None) -> Iterator[Path]:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise CommandError(f"--keep: expected a directory that is new or empty, got {keep}")
         path.mkdir(parents=True, exist_ok=True)
+    left = [path if keep is None else path / "tmp"]
     try:
         yield path
+    except (KeyboardInterrupt, SystemExit):  # half of a run is not kept, so that it can run again
+        left = list(path.iterdir()) if was_there else [path]
+        raise
     finally:
         with _uninterrupted():
-            shutil.rmtree(path if keep is None else path / "tmp", ignore_errors=True)
+            for place in left:
+                shutil.rmtree(place, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    place.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,10 @@
 """Training: it learns, it can be stopped, baselines are what they say, and the command works."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -371,7 +375,8 @@ def test_command(file, tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(command, "fit", stopped)
             done = call(*options(file, out))
-        assert done.exit_code == 130
+        assert done.exit_code == 2
+        assert done.stderr == "pyroute train: stopped; the same command goes on where it was\n"
         assert not out.exists()
         done = call(*options(file, out))
         assert done.exit_code == 0, done.output
@@ -379,6 +384,48 @@ def test_command(file, tmp_path, monkeypatch):
         assert out.read_bytes() == first
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"readings.csv", "cpu.weights"}
+
+
+SLOW = """
+import sys, time
+from pyroute.control.train import fitting
+save = fitting._Keeper.save
+def slow(*rest, **named):
+    save(*rest, **named)
+    time.sleep(0.5)
+fitting._Keeper.EVERY, fitting._Keeper.save = 0.0, slow
+sys.argv[0] = "pyroute"
+from pyroute.cli import main
+main()
+"""
+
+
+def test_ctrl_c(file, tmp_path):
+    """What is left is whole, and the same command goes on from it."""
+    out, once = tmp_path / "cpu.weights", tmp_path / "once.weights"
+    words = [str(word) for word in options(file, out)]
+    kept = tmp_path / "cpu.weights.judged.part"
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW, "train", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        deadline = time.monotonic() + 200
+        while not kept.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        told, err = process.communicate(timeout=200)
+    assert (process.returncode, told) == (2, ""), err
+    assert err == "pyroute train: stopped; the same command goes on where it was\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"readings.csv", kept.name}
+    with np.load(kept) as state:
+        assert json.loads(str(state["about"]))["members"]["0"]["block"] in (1, 2)
+    for place in (out, once):
+        done = call(*options(file, place))
+        assert done.exit_code == 0, done.output
+    assert out.read_bytes() == once.read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"readings.csv", out.name, once.name}
 
 
 def test_command_of_a_mixed_model(file, tmp_path):

@@ -1,14 +1,15 @@
 """A word count as a routed stream, for tests; run as a program it is a driver to be killed.
 
-    python stream_job.py DIRECTORY TASKS [STEP BATCH | - CHECKPOINT | lose -]
+    python stream_job.py DIRECTORY TASKS [STEP BATCH | - CHECKPOINT | lose - | slow MASTER]
 
 kills itself with SIGKILL before step STEP of batch BATCH, or runs to the end from a checkpoint, or
-kills an executor of a small cluster.
+kills an executor of a small cluster, or has a task that a cluster runs twice.
 """
 
 import os
 import signal
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -45,6 +46,30 @@ def losing(marker):
             executor = int(status.partition("PPid:")[2].split()[0])
             os.kill(executor, signal.SIGKILL)
         return count_words(state, batches)
+
+    return func
+
+
+def slow_once(folder):
+    """The same, but a task that runs after some batches does its work and waits for its copy.
+
+    Each attempt leaves a file, by which the first sees the other, and a test sees both.
+    """
+
+    def func(state, batches):
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        task, attempt = f"{context.stageId()}-{context.partitionId()}", context.attemptNumber()
+        Path(folder, f"{task}-{attempt}").touch()
+        slow = len(state) > 10 and attempt == 0
+        outputs = count_words(state, batches)
+        if slow and not Path(folder, "slow").exists():
+            Path(folder, "slow").write_text(task)
+            until = time.monotonic() + 100
+            while time.monotonic() < until and not Path(folder, f"{task}-1").exists():
+                time.sleep(0.05)
+        return outputs
 
     return func
 
@@ -119,6 +144,14 @@ def main():
     if step == "lose":  # an executor, of two
         func, master = losing(str(folder / "lost")), "local-cluster[2,1,512]"
     options = {"spark.sql.shuffle.partitions": "2", "spark.executor.memory": "512m"}
+    if step == "slow":
+        (folder / "attempts").mkdir()
+        func, master = slow_once(str(folder / "attempts")), batch
+        options |= {
+            "spark.speculation": "true",
+            "spark.speculation.quantile": "0.25",
+            "spark.speculation.multiplier": "1.2",
+        }
     spark = local_session(master, options)
     spark.sparkContext.setLogLevel("OFF")
     made = stream(spark, folder, tasks, func, observer=observer, checkpoint=checkpoint)

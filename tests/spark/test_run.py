@@ -15,14 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-import pyspark
 import pytest
+from cluster import FAST_START, Cluster, alone, left
 
 typer = pytest.importorskip("typer", reason="typer is missing: pip install 'pyroute-core[cli]'")
 testing = pytest.importorskip("typer.testing")
 
+from spark_udf.run.session import directory  # noqa: E402
+
 TIMEOUT = 300
-FAST_START = "-XX:TieredStopAtLevel=1"  # compilers that take long for fast code have no time here
 FAST = ("--conf", f"spark.driver.extraJavaOptions={FAST_START}")
 
 
@@ -55,25 +56,6 @@ def files(tmp_path_factory):
 
 def command(*arguments):
     return [sys.executable, "-m", "pyroute", "run", *map(str, arguments)]
-
-
-def alone(folder, **environment):
-    """An environment whose temporary files are all in one folder."""
-    return {**os.environ, "TMPDIR": str(folder), **environment}
-
-
-def left(session):
-    """Processes of a session that still run."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                state, fields = (entry / "stat").read_text().rsplit(")", 1)
-            except OSError:  # it ended meanwhile
-                continue
-            if fields.split()[0] != "Z" and int(fields.split()[3]) == session:
-                found.append(state)
-    return found
 
 
 def expect_gone(process, folder):
@@ -125,8 +107,12 @@ def test_generated(tmp_path):
 @pytest.mark.parametrize("way", ["one process", "its group"])
 def test_interrupted(tmp_path, way):
     """Ctrl-C: a terminal sends it to the whole group, a program to one process."""
+    kept = tmp_path / "kept"
     process = subprocess.Popen(
-        command("--rows", 2000, "--tasks", 2, "--intervals", 500, "--wait", 0),
+        command(
+            *("--rows", 2000, "--tasks", 2, "--intervals", 500, "--wait", 0),
+            *(["--keep", kept] if way == "one process" else []),
+        ),
         env=alone(tmp_path),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -142,9 +128,31 @@ def test_interrupted(tmp_path, way):
     assert list(tmp_path.iterdir())
     (os.kill if way == "one process" else os.killpg)(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert err == "pyroute run: stopped\n"
+    assert process.returncode == 2, err
+    assert err == "pyroute run: stopped; nothing is half written: run it again\n"
+    assert not kept.exists()
     expect_gone(process, tmp_path)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_kept_directory_of_a_stopped_run(tmp_path, there):
+    """As it was before: new, or empty."""
+    kept = tmp_path / "kept"
+    if there:
+        kept.mkdir()
+
+    def stopped():
+        with directory(kept) as path:
+            (path / "tmp").mkdir()
+            (path / "spark.log").touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    assert list(tmp_path.rglob("*")) == [kept] * there
+    with directory(kept) as path:
+        (path / "report.txt").touch()
+    assert list(kept.iterdir()) == [kept / "report.txt"]
 
 
 def without_java(folder):
@@ -206,73 +214,6 @@ def test_no_java(tmp_path):
 
 
 # -- a cluster
-
-
-class Cluster:
-    """A standalone master and workers, each a process with 1 core."""
-
-    def __init__(self, folder, workers=2):
-        from spark_udf.session import java_home
-
-        self.folder, self.processes = folder, []
-        java = java_home(folder / "java")
-        self.java = {} if java is None else {"JAVA_HOME": java}
-        try:
-            self.url = self._start("master.Master", "--port", 0)(r"Starting Spark master at (\S+)")
-            more = ("--port", 0, "--cores", 1, "--memory", "600m", "--work-dir", folder, self.url)
-            started = [self._start("worker.Worker", *more) for _ in range(workers)]
-            for wait in started:
-                wait(r"Successfully registered with (master)")
-        except BaseException:
-            self.stop()
-            raise
-
-    def _start(self, name, *arguments):
-        home = Path(pyspark.__path__[0])
-        log = self.folder / f"{name}-{len(self.processes)}.log"
-        fixed = ("--host", "127.0.0.1", "--webui-port", 0)
-        environment = {
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": FAST_START,
-            "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
-        }
-        with log.open("w") as file:
-            self.processes.append(
-                subprocess.Popen(
-                    [
-                        *(home / "bin" / "spark-class", f"org.apache.spark.deploy.{name}"),
-                        *map(str, (*fixed, *arguments)),
-                    ],
-                    env=alone(self.folder, **environment, **self.java),
-                    stdout=file,
-                    stderr=file,
-                    start_new_session=True,
-                )
-            )
-        return lambda pattern: self._wait(self.processes[-1], log, pattern)
-
-    @staticmethod
-    def _wait(process, log, pattern):
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline and process.poll() is None:
-            found = re.search(pattern, log.read_text())
-            if found:
-                return found[1]
-            time.sleep(0.2)
-        raise AssertionError(f"expected {pattern}, got\n{log.read_text()[-2000:]}")
-
-    def stop(self):
-        """End all of them, executors too."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            for process in self.processes:
-                if left(process.pid):
-                    os.killpg(process.pid, number)
-            deadline = time.monotonic() + 10
-            while any(left(one.pid) for one in self.processes) and time.monotonic() < deadline:
-                time.sleep(0.1)
-        for process in self.processes:
-            process.wait(10)
 
 
 def test_standalone_cluster(tmp_path, files):

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cluster import Cluster
 from stream_job import (
     STEPS,
     count_words,
@@ -120,21 +121,36 @@ def test_killed(tmp_path):
     expect_exact(tmp_path, 6)
 
 
-def test_lost_executor(tmp_path):
-    """An executor of a cluster of processes is killed in the middle of a batch."""
-    write_inputs(tmp_path / "in", 3)
-    words = [*program(tmp_path), "lose", "-"]
-    folder = str(Path(__file__).parent)
+def with_fault(folder, *fault):
+    """Three batches on a cluster of processes, with a fault of `stream_job`."""
+    write_inputs(folder / "in", 3)
     done = subprocess.run(
-        words,
+        [*program(folder), *fault],
         capture_output=True,
         text=True,
         timeout=300,
-        env={**os.environ, "PYTHONPATH": folder},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
     )
     assert "finished" in done.stdout, done.stderr[-3000:]
+    expect_exact(folder, 3)
+
+
+def test_lost_executor(tmp_path):
+    """An executor of a cluster of processes is killed in the middle of a batch."""
+    with_fault(tmp_path, "lose", "-")
     assert (tmp_path / "lost").exists()
-    expect_exact(tmp_path, 3)
+
+
+def test_speculation(tmp_path):
+    """Two attempts of a task do its work beside each other; one of them counts."""
+    (tmp_path / "cluster").mkdir()
+    cluster = Cluster(tmp_path / "cluster")
+    try:
+        with_fault(tmp_path, "slow", cluster.url)
+    finally:
+        cluster.stop()
+    task = (tmp_path / "attempts" / "slow").read_text()
+    assert {f"{task}-0", f"{task}-1"} <= {path.name for path in (tmp_path / "attempts").iterdir()}
 
 
 def test_second_run_continues(spark, tmp_path):

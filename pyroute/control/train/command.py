@@ -10,11 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
+from pyroute.cli.errors import StoppedError
 from pyroute.cli.options import Debug, Json, Quiet
 from pyroute.cli.output import CommandError, Output
 from pyroute.cli.reading import expect_place
 from pyroute.control.mixed import Mixed, load
-from pyroute.control.predictor import Predictor
+from pyroute.control.predictor import Predictor, write_whole
 from pyroute.control.train.baselines import BASELINES
 from pyroute.control.train.fitting import Config, Progress, fit
 from pyroute.control.train.frame import Frame, filled, from_store, read
@@ -125,15 +126,15 @@ def train(
     )
     parts = [out.with_name(f"{out.name}.{name}.part") for name in ("judged", "all")]
     kept = out.with_name(f"{out.name}.judged")
-    with _progress(output, "judged", config) as shown:
-        model = _once(kind, frame[:start], config, seed, parts[0], kept, shown)
     names = tuple(BASELINES) if baselines else ("persistence",)
-    table = compare(
-        frame, start, {kind: [model]}, lags=window, baselines=names, runs=10, progress=output.say
-    )
-    with _progress(output, "all rows", config) as shown:
-        final = _fitted(kind, frame, config, seed, parts[1], shown)
-    final.save(out)
+    with _resumable():
+        with _progress(output, "judged", config) as shown:
+            model = _once(kind, frame[:start], config, seed, parts[0], kept, shown)
+        judged: dict[str, Any] = {"lags": window, "baselines": names, "runs": 10}
+        table = compare(frame, start, {kind: [model]}, **judged, progress=output.say)
+        with _progress(output, "all rows", config) as shown:
+            final = _fitted(kind, frame, config, seed, parts[1], shown)
+        final.save(out)
     for path in (kept, parts[0].with_suffix(".mark")):
         path.unlink(missing_ok=True)
     ratio = table.ratio(kind)[0]
@@ -144,6 +145,14 @@ def train(
         soft_wrap=True,
     )
     output.document(_document(out, final, table, kind, ratio))
+
+
+@contextlib.contextmanager
+def _resumable() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise StoppedError("the same command goes on where it was") from None
 
 
 def _fitted(
@@ -175,7 +184,7 @@ def _once(
         return load(kept)
     predictor = _fitted(kind, frame, config, seed, part, shown)
     predictor.save(kept)
-    mark.write_text(identity, "utf-8")
+    write_whole(mark, identity.encode())
     return predictor
 
 
