@@ -269,9 +269,7 @@ class SparkHook(Hook):
                     features[feature] = passed[key] / seconds
                 tasks = passed["completedTasks"] + passed["failedTasks"]
                 spent = passed["totalDuration"]
-                if (
-                    name == "driver"
-                ):  # there it is how long the driver lives, in Spark 3.4 and newer
+                if name == "driver":  # there it is the driver's age, in Spark 3.4 and newer
                     tasks = spent = 0.0
                 if tasks:
                     features["service_ms"] = spent / tasks
