@@ -84,8 +84,17 @@ cdef extern from *:
       return storm_frames_consume(router, copy.get(), size, out);
     }
 
-    std::string storm_frames_statistics(const pyroute::FrameRouter& router) {
-      return router.statistics() ? router.statistics()->to_bytes() : std::string();
+    std::vector<std::string> storm_frames_statistics(pyroute::FrameRouter& router, bool reset) {
+      std::vector<std::string> parts;
+      if (!router.statistics()) return parts;
+      for (const pyroute::SpaceSaving& part : router.statistics()->parts())
+        parts.push_back(part.to_bytes());
+      if (reset) router.statistics()->reset();
+      return parts;
+    }
+
+    void storm_frames_add(pyroute::FrameRouter& router, const std::string& part) {
+      if (router.statistics()) router.statistics()->merge(pyroute::SpaceSaving::from_bytes(part));
     }
     }  // namespace
     """
@@ -93,7 +102,6 @@ cdef extern from *:
     cdef cppclass CRouter "pyroute::FrameRouter":
         CRouter(size_t) except +storm_frames_raise
         uint64_t records()
-        void reset_statistics()
     cdef struct Step "StormFramesStep":
         size_t consumed
         size_t begin
@@ -103,7 +111,8 @@ cdef extern from *:
     Step consume "storm_frames_consume"(CRouter&, const char*, size_t, string&) except +storm_frames_raise nogil
     Step consume_copy "storm_frames_consume_copy"(
         CRouter&, const char*, size_t, string&) except +storm_frames_raise nogil
-    string statistics_of "storm_frames_statistics"(const CRouter&) except +storm_frames_raise
+    vector[string] statistics_of "storm_frames_statistics"(CRouter&, cbool) except +storm_frames_raise
+    void add_statistics "storm_frames_add"(CRouter&, const string&) except +storm_frames_raise
 
 
 cdef class Frames:
@@ -137,8 +146,8 @@ cdef class Frames:
         return out, done.consumed, message
 
     def statistics(self):
-        """Bytes of the statistics as a SpaceSaving; empty where there are none."""
-        return statistics_of(self.router[0])
+        """Bytes of the statistics, a SpaceSaving for each type of keys."""
+        return statistics_of(self.router[0], False)
 
     @property
     def records(self):
@@ -251,11 +260,12 @@ cdef class FrameLoop:
         return 2 if size == 0 else 0
 
     def statistics(self, cbool reset=False):
-        """Bytes of the statistics as a SpaceSaving; empty where there are none."""
-        data = statistics_of(self.router[0])
-        if reset:
-            self.router.reset_statistics()
-        return data
+        """Bytes of the statistics, a SpaceSaving for each type of keys."""
+        return statistics_of(self.router[0], reset)
+
+    def add_statistics(self, bytes part not None):
+        """Add what was counted elsewhere: bytes of a SpaceSaving, of keys of one type."""
+        add_statistics(self.router[0], part)
 
     @property
     def left(self):

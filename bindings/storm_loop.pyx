@@ -62,8 +62,17 @@ cdef extern from *:
       return options;
     }
 
-    std::string storm_loop_statistics(const pyroute::Splicer& splicer) {
-      return splicer.statistics() ? splicer.statistics()->to_bytes() : std::string();
+    std::vector<std::string> storm_loop_statistics(pyroute::Splicer& splicer, bool reset) {
+      std::vector<std::string> parts;
+      if (!splicer.statistics()) return parts;
+      for (const pyroute::SpaceSaving& part : splicer.statistics()->parts())
+        parts.push_back(part.to_bytes());
+      if (reset) splicer.statistics()->reset();
+      return parts;
+    }
+
+    void storm_loop_add(pyroute::Splicer& splicer, const std::string& part) {
+      if (splicer.statistics()) splicer.statistics()->merge(pyroute::SpaceSaving::from_bytes(part));
     }
 
     struct StormSpliced {
@@ -94,7 +103,6 @@ cdef extern from *:
     cdef cppclass CSplicer "pyroute::Splicer":
         CSplicer(CSplicer)
         CSplicer(vector[Source], string, size_t) except +storm_loop_raise
-        void reset_statistics()
         uint64_t records()
         const vector[uint64_t]& sent()
     cdef cppclass Options "pyroute::Pipes::Options":
@@ -113,7 +121,8 @@ cdef extern from *:
         CSplicer&, void*, const vector[int32_t]&) except +storm_loop_raise
     int run_pipes "storm_loop_run"(CPipes&, double) except +storm_loop_raise nogil
     Options make_options "storm_loop_options"(double, size_t, size_t, size_t, int)
-    string statistics_of "storm_loop_statistics"(const CSplicer&) except +storm_loop_raise
+    vector[string] statistics_of "storm_loop_statistics"(CSplicer&, cbool) except +storm_loop_raise
+    void add_statistics "storm_loop_add"(CSplicer&, const string&) except +storm_loop_raise
     cdef struct Spliced "StormSpliced":
         size_t consumed
         size_t begin
@@ -177,8 +186,8 @@ cdef class Splicer:
         return (out.end() - out.size())[:out.size()] if out.size() else b"", done.consumed, message
 
     def statistics(self):
-        """Bytes of the statistics as a SpaceSaving; empty where there are none."""
-        return statistics_of(self.splicer[0])
+        """Bytes of the statistics, a SpaceSaving for each type of keys."""
+        return statistics_of(self.splicer[0], False)
 
     @property
     def records(self):
@@ -240,11 +249,12 @@ cdef class Loop:
         return why, self.pipes.message().data()[:self.pipes.message().size()]
 
     def statistics(self, cbool reset=False):
-        """Bytes of the statistics as a SpaceSaving; empty where there are none."""
-        data = statistics_of(self.pipes.splicer())
-        if reset:
-            self.pipes.splicer().reset_statistics()
-        return data
+        """Bytes of the statistics, a SpaceSaving for each type of keys."""
+        return statistics_of(self.pipes.splicer(), reset)
+
+    def add_statistics(self, bytes part not None):
+        """Add what was counted elsewhere: bytes of a SpaceSaving, of keys of one type."""
+        add_statistics(self.pipes.splicer(), part)
 
     @property
     def left(self):

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -150,6 +151,12 @@ def test_says_what_is_wrong(data, error):
         frames().consume(data)
 
 
+def counted(made):
+    """The statistics of keys of one type."""
+    [data] = made.statistics()
+    return pr.SpaceSaving.from_bytes(data)
+
+
 @given(
     st.lists(st.one_of(st.none(), st.sampled_from(["anna", "bert", "c", "d", "é"])), max_size=60)
 )
@@ -159,7 +166,7 @@ def test_counts(values):
     expected = pr.SpaceSaving(4)
     if values:
         expected.observe(values)
-    got = pr.SpaceSaving.from_bytes(made.statistics())
+    got = counted(made)
     assert got.total == expected.total == len(values)
     top, wanted = got.top(), expected.top()
     assert (top.values, top.counts.tolist()) == (wanted.values, wanted.counts.tolist())
@@ -171,12 +178,36 @@ def test_counts_composite_and_integers():
         consume_all(made, [b"".join(record(n, v) for n, v in enumerate(values))])
         expected = pr.SpaceSaving(10)
         expected.observe(values)
-        assert pr.SpaceSaving.from_bytes(made.statistics()) == expected
+        assert counted(made) == expected
 
 
-def test_other_kinds_are_refused_by_statistics():
-    with pytest.raises(TypeError):
-        frames(capacity=10).consume(record(0, "a") + record(1, 5))
+@given(st.lists(key_values, max_size=40), st.integers(0, 40))
+def test_types(values, cut):
+    """Keys of any mix of types are counted, each among its like: 1 is not True."""
+    made = frames(capacity=100)
+    lines = [record(n, value) for n, value in enumerate(values)]
+    consume_all(made, [b"".join(lines[:cut]), b"".join(lines[cut:])])
+    parts = [pr.SpaceSaving.from_bytes(data) for data in made.statistics()]
+    named = [
+        (repr(value), count)
+        for part in parts
+        for value, count in zip(part.top().values, part.top().counts.tolist(), strict=True)
+    ]
+    assert sorted(named) == sorted(Counter(map(repr, values)).items())
+
+
+def test_types_without_number():
+    """Beyond 16 types the rest is counted by identity: nothing is lost but names."""
+    kinds = ["a", 1, True]
+    values = [(a, b, c) for a in kinds for b in kinds for c in kinds] * 3
+    made = frames(capacity=100)
+    consume_all(made, [b"".join(record(n, value) for n, value in enumerate(values))])
+    parts = [pr.SpaceSaving.from_bytes(data) for data in made.statistics()]
+    assert len(parts) == 17
+    assert sum(part.total for part in parts) == len(values)
+    assert [part.top().values for part in parts[:16]] == [[value] for value in values[:16]]
+    last = parts[16].estimate(pr.keys(*([column] for column in values[26])))
+    assert last[0] >= 3
 
 
 def test_set_router_refuses():

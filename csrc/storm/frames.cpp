@@ -5,46 +5,6 @@
 
 namespace pyroute {
 
-namespace {
-
-// One column of a block, as Arrow lays it out; of one kind, nulls aside.
-struct Gathered {
-  Kind kind = Kind::null;
-  std::vector<std::int64_t> numbers;
-  std::vector<std::int64_t> offsets{0};
-  std::string bytes;
-  std::vector<std::uint8_t> validity;
-
-  void add(const Value& value, std::size_t row) {
-    if (row % 8 == 0) validity.push_back(0);
-    if (value.kind != Kind::null) {
-      validity.back() = static_cast<std::uint8_t>(validity.back() | 1u << row % 8);
-      kind = value.kind;
-    }
-    numbers.push_back(value.number);
-    bytes.append(value.bytes);
-    offsets.push_back(static_cast<std::int64_t>(bytes.size()));
-  }
-  [[nodiscard]] Column column(std::size_t rows) const {
-    Column out;
-    out.kind = kind;
-    out.size = rows;
-    if (kind == Kind::null) return out;
-    out.validity = validity.data();
-    if (is_number(kind)) {
-      out.layout = Layout::i64;
-      out.data = numbers.data();
-    } else {
-      out.layout = Layout::offsets64;
-      out.data = bytes.data();
-      out.offsets = offsets.data();
-    }
-    return out;
-  }
-};
-
-}  // namespace
-
 struct FrameRouter::Cursor {
   const char* at;
   const char* end;
@@ -140,44 +100,21 @@ bool FrameRouter::read_key(Cursor& from, Key& key) {
     if (arity > 1 && value.kind == Kind::null) key = hash_null_mark(key);
     if (stats_) values_.push_back(value);
   }
-  if (stats_ && arity != arity_) {
-    // What came before has another number of columns: counted apart, where they fit at all.
-    std::vector<Value> last(values_.begin() + static_cast<std::ptrdiff_t>(before), values_.end());
-    values_.resize(before);
-    count();
-    arity_ = arity;
-    values_ = std::move(last);
+  if (stats_) {
+    if (arity != arity_ || keys_.size() == kBlock) {
+      std::vector<Value> last(values_.begin() + static_cast<std::ptrdiff_t>(before), values_.end());
+      count();
+      arity_ = arity;
+      values_ = std::move(last);
+    }
+    keys_.push_back(key);
   }
   return true;
 }
 
 void FrameRouter::count() {
-  if (values_.empty()) return;
-  const std::size_t rows = values_.size() / arity_;
-  // A block holds one kind per column, nulls aside, or it is cut where that changes.
-  std::size_t begin = 0;
-  while (begin < rows) {
-    std::vector<Gathered> columns(arity_);
-    std::size_t row = begin;
-    for (; row < rows; ++row) {
-      const Value* const values = values_.data() + row * arity_;
-      bool fits = true;
-      for (std::size_t c = 0; c < arity_; ++c)
-        fits = fits && (values[c].kind == Kind::null || columns[c].kind == Kind::null ||
-                        values[c].kind == columns[c].kind);
-      if (!fits) break;
-      for (std::size_t c = 0; c < arity_; ++c) columns[c].add(values[c], row - begin);
-    }
-    std::vector<std::vector<Column>> gathered;
-    for (const Gathered& column : columns) gathered.push_back({column.column(row - begin)});
-    begin = row;
-    try {
-      stats_->observe(Batch(std::move(gathered)), {}, false);
-    } catch (...) {
-      values_.clear();
-      throw;
-    }
-  }
+  stats_->observe_block(keys_, values_.data(), arity_);
+  keys_.clear();
   values_.clear();
 }
 
@@ -192,6 +129,7 @@ FrameRouter::Result FrameRouter::consume(std::string_view data, std::string& out
     };
     (append(values), ...);
   };
+  keys_.clear();
   values_.clear();
   const auto records = [&] {
     while (true) {
@@ -204,7 +142,6 @@ FrameRouter::Result FrameRouter::consume(std::string_view data, std::string& out
         const TaskId task = router_->route_one(key);
         put(std::uint8_t{1}, sequence, storm_[static_cast<std::size_t>(task)]);
         ++records_;
-        if (values_.size() >= kBlock * arity_) count();
       } else if (kind == 3) {
         put(std::uint8_t{5});
       } else if (kind == 2) {

@@ -22,7 +22,8 @@
 //   routes     equal to Router.route for every key that pr.keys takes
 //   framing    cutting the input anywhere changes neither output nor what is handed back
 //   hostile    no input makes it crash, or read where it must not
-//   counts     statistics are those of a SpaceSaving that observes the same keys
+//   counts     statistics are those of a SpaceSaving that observes the same keys, one for each
+//              type of keys (key_counts.hpp)
 // Cost: one pass; a hash and a lookup per record. Threads: none of its own; the owner locks.
 #pragma once
 
@@ -32,7 +33,7 @@
 #include <vector>
 
 #include "route/router.hpp"
-#include "stats/space_saving.hpp"
+#include "storm/key_counts.hpp"
 
 namespace pyroute {
 
@@ -52,14 +53,11 @@ class FrameRouter {
     std::string_view message;  // handed back, and counted in consumed; data() null where none is
   };
   // Does what it can with the whole frames in data, appends to out, and stops after a message.
-  // Precondition: a router is set. Throws TypeMismatch when statistics meet keys of another kind
-  // than before; the records before it are answered.
+  // Precondition: a router is set.
   [[nodiscard]] Result consume(std::string_view data, std::string& out);
 
-  [[nodiscard]] const std::optional<SpaceSaving>& statistics() const noexcept { return stats_; }
-  void reset_statistics() {
-    if (stats_) stats_->reset();
-  }
+  [[nodiscard]] const std::optional<KeyCounts>& statistics() const noexcept { return stats_; }
+  [[nodiscard]] std::optional<KeyCounts>& statistics() noexcept { return stats_; }
   [[nodiscard]] std::uint64_t records() const noexcept { return records_; }
 
  private:
@@ -72,9 +70,10 @@ class FrameRouter {
   std::vector<TaskId> storm_;  // by the router's task
   std::uint64_t records_ = 0;
 
-  std::optional<SpaceSaving> stats_;
+  std::optional<KeyCounts> stats_;
   std::size_t arity_ = 1;
-  std::vector<Value> values_;  // records x arity, of the block; text and bytes lie in the input
+  std::vector<Key> keys_;      // of the block, to be counted
+  std::vector<Value> values_;  // keys x arity; text and bytes lie in the input
 };
 
 }  // namespace pyroute

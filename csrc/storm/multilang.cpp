@@ -712,22 +712,6 @@ void Splicer::hash_rows() {
   }
 }
 
-void Splicer::count_rows() {
-  Kinds kinds(arity_, Kind::null);
-  for (std::size_t i = 0; i < rows_ * arity_; ++i) {
-    Kind& seen = kinds[arity_ == 1 ? 0 : i % arity_];
-    const Kind kind = values_[i].kind;
-    if (kind == seen || kind == Kind::null) continue;
-    if (seen != Kind::null) seen = unify({seen}, {kind}, "key")[0];
-    seen = kind;
-  }
-  stats_->observe_block({keys_.data(), rows_}, kinds, [&](std::size_t row, std::string& text) {
-    text.push_back(static_cast<char>(arity_));
-    for (std::size_t column = 0; column < arity_; ++column)
-      encode_value(values_[row * arity_ + column], text);
-  });
-}
-
 // Rows whose values are of the same kinds, as columns: what an engine's home is computed from.
 std::size_t Splicer::route_run(std::size_t begin) {
   const auto alike = [&](std::size_t row) {
@@ -780,7 +764,7 @@ void Splicer::route_rows() {
 void Splicer::write_rows(Output& out) {
   if (rows_ == 0) return;
   hash_rows();
-  if (stats_) count_rows();
+  if (stats_) stats_->observe_block({keys_.data(), rows_}, values_.data(), arity_);
   route_rows();
   out.reserve(bytes_ + rows_ * (kEmit.size + middle_size_ + kAck.size + kLast.size));
   char* to = out.end();

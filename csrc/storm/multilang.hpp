@@ -25,7 +25,8 @@
 //   key_identity    the key is that of pr.keys for the parsed value
 //   framing         cutting the input anywhere changes neither output nor what is handed back
 //   hostile         no input makes it crash, or read or write where it must not
-//   counts          statistics are those of a SpaceSaving that observes the same keys
+//   counts          statistics are those of a SpaceSaving that observes the same keys, one for
+//                   each type of keys (key_counts.hpp)
 // Cost: one pass over the input, one over the output. Memory: blocks of fixed size and the output.
 // Threads: none of its own; the owner locks.
 #pragma once
@@ -36,7 +37,7 @@
 #include <vector>
 
 #include "route/router.hpp"
-#include "stats/space_saving.hpp"
+#include "storm/key_counts.hpp"
 
 namespace pyroute {
 
@@ -85,14 +86,11 @@ class Splicer {
   // message that it hands back. `seen` are bytes at the start that an earlier call found without an
   // end of a message. Precondition: a router is set; kPadding more bytes can be read and written
   // after the data; they are overwritten.
-  // Throws TypeMismatch when statistics meet keys of another type than before, and what
-  // Router::route throws for keys that an engine's home cannot hash.
+  // Throws what Router::route throws for keys that an engine's home cannot hash.
   [[nodiscard]] Result splice(char* data, std::size_t size, std::size_t seen, Output& out);
 
-  [[nodiscard]] const std::optional<SpaceSaving>& statistics() const noexcept { return stats_; }
-  void reset_statistics() {
-    if (stats_) stats_->reset();
-  }
+  [[nodiscard]] const std::optional<KeyCounts>& statistics() const noexcept { return stats_; }
+  [[nodiscard]] std::optional<KeyCounts>& statistics() noexcept { return stats_; }
   [[nodiscard]] std::uint64_t records() const noexcept { return records_; }
   // Records that were sent to each task of the router, ascending.
   [[nodiscard]] const std::vector<std::uint64_t>& sent() const noexcept { return sent_; }
@@ -142,12 +140,11 @@ class Splicer {
   void hash_rows();
   void route_rows();
   std::size_t route_run(std::size_t begin);
-  void count_rows();
 
   std::vector<Target> targets_;
   std::size_t arity_;
   std::string stream_;
-  std::optional<SpaceSaving> stats_;
+  std::optional<KeyCounts> stats_;
 
   std::shared_ptr<const Router> router_;
   std::vector<std::uint32_t> place_;  // router's task -> its position

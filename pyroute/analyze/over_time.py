@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from pyroute.analyze.findings import max_by_mean, snapshot_of
 from pyroute.analyze.scan import Columns, Pass
-from pyroute.analyze.source import Batch, InputError, Source, nothing
+from pyroute.analyze.source import Batch, InputError, Source, as_numpy, nothing
 from pyroute.gate import Gate
 from pyroute.rebalance import rebalance
 from pyroute.ring import Ring
@@ -266,11 +266,11 @@ def micros(batch: Batch, name: str) -> npt.NDArray[np.int64]:
             raise InputError(f"{where}: expected times, got {kind}: {error}") from error
         kind = column.type
     if pa.types.is_timestamp(kind):
-        return _whole(column.cast(pa.timestamp("us"), safe=False))
+        return as_numpy(column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()))
     if pa.types.is_date(kind):
-        return _whole(column.cast(pa.timestamp("us")))
+        return as_numpy(column.cast(pa.timestamp("us")).cast(pa.int64()))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        numbers = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        numbers = as_numpy(column.cast(pa.float64(), safe=False))
         if not np.isfinite(numbers).all():
             raise InputError(f"{where}: expected finite times, got one that is not")
         most = float(np.abs(numbers).max()) if len(numbers) else 0.0
@@ -278,11 +278,6 @@ def micros(batch: Batch, name: str) -> npt.NDArray[np.int64]:
         whole: npt.NDArray[np.int64] = np.round(numbers * scale).astype(np.int64)
         return whole
     raise InputError(f"{where}: expected times, got {kind}")
-
-
-def _whole(column: Any) -> npt.NDArray[np.int64]:
-    numbers: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
-    return numbers
 
 
 _SCALES = ((1e11, 1e6), (1e14, 1e3), (1e17, 1.0))

@@ -22,6 +22,7 @@ from pyroute.analyze.source import (
     InputError,
     Part,
     Source,
+    as_numpy,
     expect_columns,
     nothing,
     opened,
@@ -306,8 +307,7 @@ def _numbers(batch: Batch, name: str | None) -> npt.NDArray[np.float64] | None:
         column = column.cast(pa.float64(), safe=False)
     if column.null_count:
         column = pc.fill_null(column, 0.0)
-    numbers: npt.NDArray[np.float64] = column.to_numpy(zero_copy_only=False)
-    return numbers
+    return as_numpy(column)
 
 
 def _placed(error: Exception, batch: Batch) -> str:

@@ -268,10 +268,13 @@ class SparkHook(Hook):
                 for key, feature in self._COUNTS.items():
                     features[feature] = passed[key] / seconds
                 tasks = passed["completedTasks"] + passed["failedTasks"]
+                spent = passed["totalDuration"]
+                if name == "driver":  # there it is the driver's age, in Spark 3.4 and newer
+                    tasks = spent = 0.0
                 if tasks:
-                    features["service_ms"] = passed["totalDuration"] / tasks
-                if passed["totalDuration"]:
-                    features["gc_percent"] = 100.0 * passed["totalGCTime"] / passed["totalDuration"]
+                    features["service_ms"] = spent / tasks
+                if spent:
+                    features["gc_percent"] = 100.0 * passed["totalGCTime"] / spent
         host = str(executor.get("hostPort", "")).rpartition(":")[0]
         return Sample(when, host, name, features)
 

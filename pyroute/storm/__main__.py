@@ -161,7 +161,10 @@ def _manager(options: argparse.Namespace) -> Bolt:
 def _scheduler_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", help="component whose tasks get the records")
     _measured(parser)
-    parser.add_argument("--host", default="127.0.0.1", help="address on which reports are taken")
+    parser.add_argument(
+        "--host", help="where tasks report to (or storm.local.hostname, or this machine's name)"
+    )
+    parser.add_argument("--bind", metavar="ADDRESS", help="on which reports are taken (or all)")
 
 
 def _measured(parser: argparse.ArgumentParser) -> None:
@@ -175,7 +178,11 @@ def _scheduler(options: argparse.Namespace) -> Bolt:
     from pyroute.storm.scheduler_bolt import SchedulerBolt
 
     return SchedulerBolt(
-        options.target, fields=options.fields, mode=options.mode, host=options.host
+        options.target,
+        fields=options.fields,
+        mode=options.mode,
+        host=options.host,
+        bind=options.bind,
     )
 
 

@@ -23,12 +23,13 @@ from pyroute import _storm_frames as framed
 from pyroute import _storm_loop as native
 from pyroute._core import FormatError
 from pyroute.control.config_store import ConfigStore, Document
-from pyroute.keys import keys
+from pyroute.keys import Keys, keys
 from pyroute.protocol.errors import ProtocolError
 from pyroute.router import Router
 from pyroute.space_saving import SpaceSaving
 from pyroute.storm import protocol as ml
 from pyroute.storm.bolt import Bolt, Context, PipeClosedError
+from pyroute.storm.key_counts import KeyCounts
 from pyroute.storm.protocol import Tuple
 
 _POLL: Final = 0.1
@@ -52,7 +53,7 @@ class RouterBolt(Bolt):
     stream
         The stream to emit to.
     capacity
-        Of the statistics, 0 for none.
+        Of the statistics, for each type of keys; 0 for none.
     config, document
         Where newer routers come from: the address of a config store, and the name of a document
         whose value is `Router.to_bytes()` or the JSON of `Router.to_json()`. A router of a lower
@@ -93,7 +94,7 @@ class RouterBolt(Bolt):
         self._news_lock = threading.Lock()
         self._native: native.Loop | framed.FrameLoop | None = None
         self._greeted = False
-        self._slow: SpaceSaving | None = SpaceSaving(capacity) if capacity else None
+        self._slow = KeyCounts(capacity)  # until there is a loop
 
     # For subclasses and owners ---------------------------------------------------------------
 
@@ -109,18 +110,28 @@ class RouterBolt(Bolt):
         if self._native is not None:
             self._native.set_router(router._core.capsule(), self.tasks)
 
-    def statistics(self, *, reset: bool = False) -> SpaceSaving:
+    def statistics(self, *, reset: bool = False) -> KeyCounts:
         """The heaviest keys since the start, or since the last call with `reset`."""
-        if self._slow is None:
+        if not self.capacity:
             raise ValueError("capacity: expected above 0 for statistics, got 0")
-        total = SpaceSaving(self.capacity)
+        total = KeyCounts(self.capacity)
         if self._native is not None:
-            total = SpaceSaving.from_bytes(self._native.statistics(reset))
-        if self._slow.total:
-            total.merge(self._slow)
+            total.parts = [SpaceSaving.from_bytes(data) for data in self._native.statistics(reset)]
+            return total
+        for part in self._slow.parts:
+            total.add(part)
         if reset:
-            self._slow.reset()
+            self._slow = KeyCounts(self.capacity)
         return total
+
+    def _count(self, named: Keys) -> None:
+        """In the loop, where it runs: it knows which types it met."""
+        if self._native is None:
+            self._slow.observe(named)
+            return
+        one = SpaceSaving(self.capacity)
+        one.observe(named)
+        self._native.add_statistics(one.to_bytes())
 
     @property
     def records(self) -> int:
@@ -227,8 +238,8 @@ class RouterBolt(Bolt):
                 )
             value = [tuple(record.values[i] for i in fields)]
             named = keys(value if len(fields) > 1 else [value[0][0]])
-            if self._slow is not None:
-                self._slow.observe(named)
+            if self.capacity:
+                self._count(named)
             salt = int(keys([record.id]).ids.view("int64")[0]) if self.router.splits else None
             task = int(self.router.route(named, salt)[0])
             self.emit(record.values, stream=self.stream, anchors=record, task=self._place[task])
@@ -275,6 +286,9 @@ class RouterBolt(Bolt):
         with self._lock:
             self._write_out()
             self._native = self._make_native()
+        for part in self._slow.parts:
+            self._native.add_statistics(part.to_bytes())
+        self._slow = KeyCounts(self.capacity)
         self.set_router(self.router)
         self._native.push(self._protocol.take_rest())
         self._protocol.receive(b"")  # raises where a fault followed what is to be handled

@@ -10,18 +10,22 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from pyroute.key_stats import KeyStats
 from pyroute.keys import Keys
 from pyroute.protocol import Task
+from pyroute.protocol.errors import ProtocolError
 from pyroute.router import Router
 from pyroute.storm.bolt import Context
 from pyroute.storm.protocol import Tuple
 from pyroute.storm.reconfigure import Participant
 from pyroute.storm.task_bolt import flat, numbers_of
+
+_Places: TypeAlias = tuple[list[int], int | None, list[int], int]
+"""Where key, id and the rest are in the records of a stream, and how many fields these have."""
 
 
 class SourceBolt(Participant):
@@ -65,13 +69,12 @@ class SourceBolt(Participant):
         self._target = self.operator or (after[0] if after else "")
         if self._target not in after:
             raise ValueError(f"operator: expected one of {list(after)}, got {self._target!r}")
-        self._fields: dict[tuple[str | None, str], tuple[list[int], int | None, list[int]]] = {}
+        self._fields: dict[tuple[str | None, str], _Places] = {}
         self._came = KeyStats(window=1)
         self._router: Router | None = None
         self._router_version: tuple[int, int] | None = None
 
-    def _places(self, record: Tuple) -> tuple[list[int], int | None, list[int]]:
-        """Where key, id and the rest are in the records of a stream."""
+    def _places(self, record: Tuple) -> _Places:
         found = self._fields.get((record.component, record.stream))
         if found is None:
             names = self.context.fields(record.component or "", record.stream)
@@ -81,7 +84,7 @@ class SourceBolt(Participant):
             key = [names.index(name) for name in self.key_fields]
             at = names.index(self.id_field) if self.id_field in names else None
             rest = [i for i in range(len(names)) if i != at and (len(key) > 1 or i != key[0])]
-            found = self._fields[record.component, record.stream] = (key, at, rest)
+            found = self._fields[record.component, record.stream] = (key, at, rest, len(names))
         return found
 
     def process(self, records: list[Tuple]) -> None:
@@ -89,8 +92,10 @@ class SourceBolt(Participant):
         lines: list[list[Any]] = []
         values: list[Any] = []
         for record in records:
-            key, at, rest = self._places(record)
+            key, at, rest, least = self._places(record)
             came = record.values
+            if len(came) < least:
+                raise ProtocolError(f"tuple: expected {least} fields, got {len(came)}")
             value = came[key[0]] if len(key) == 1 else [came[i] for i in key]
             values.append(value if len(key) == 1 else tuple(value))
             identifier = None if at is None else flat(came[at])

@@ -447,9 +447,10 @@ class KeyedState:
         """A key of this task: its state is looked at, and may change.
 
         `ValueError` where it is the 64-bit identity of another value too: one state is not for two.
+        So it is with 1 and True, which are equal in Python and have one identity.
         """
         known = self.values.setdefault(key, value)
-        if known is not value and _hashable(known) != _hashable(value):
+        if known is not value and not _alike(known, value):
             raise ValueError(
                 f"key: expected one value with the identity {key:#018x}, got {known!r} and"
                 f" {value!r}"
@@ -616,8 +617,25 @@ def read_state(
         break
     for sections in found:
         state.load(sections)
-    return {_hashable(state.values[key]): state.states.get(key) for key in state.keys(first, last)}
+    out: dict[Any, Any] = {}
+    for key in state.keys(first, last):
+        value = state.values[key]
+        value = tuple(value) if isinstance(value, list) else value
+        if value in out:
+            known = next(each for each in out if each == value)
+            raise FormatError(
+                f"state: expected one state for each key, got {known!r} and {value!r}"
+            )
+        out[value] = state.states.get(key)
+    return out
 
 
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two keys are equal and of one type; a key of several fields is a list or a tuple."""
+    if isinstance(one, list | tuple):
+        return (
+            isinstance(other, list | tuple)
+            and len(one) == len(other)
+            and all(map(_alike, one, other))
+        )
+    return type(one) is type(other) and bool(one == other)

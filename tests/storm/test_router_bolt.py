@@ -27,18 +27,31 @@ SCRIPT = """
     OPTIONS
 """
 
+TYPES = """
+    from pyroute.storm import RouterBolt
+
+    class Tested(RouterBolt):
+        def tick(self):
+            counts = self.statistics()
+            top = counts.top()
+            rows = [[n, repr(value)] for value, n in zip(top.values, top.counts.tolist())]
+            self.emit([rows, counts.total, counts.estimate([1]).tolist()[0]], stream="stats")
+
+    OPTIONS
+"""
+
 
 @pytest.fixture
 def start(tmp_path):
     started = []
 
-    def start(router, options):
+    def start(router, options, script=SCRIPT):
         folder = tmp_path / str(len(started))
         folder.mkdir()
         (folder / "router.json").write_text("" if router is None else router.to_json())
         path = None if router is None else str(folder / "router.json")
         call = f"Tested({path!r}, **{options!r}).run()"
-        jvm = Jvm(textwrap.dedent(SCRIPT).replace("OPTIONS", call), folder)
+        jvm = Jvm(textwrap.dedent(script).replace("OPTIONS", call), folder)
         started.append(jvm)
         return jvm
 
@@ -86,6 +99,30 @@ def test_routes(start, stream):
     ordered = sorted((words.count(word) for word in set(words)), reverse=True)
     assert counts == ordered[:2]
     assert native >= len(words) - 10
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_statistics_of_several_types(start, together):
+    """A router routes any mix, and its statistics do not mind; some come with the set-up."""
+    values = ["anna", 7, "anna", True, None, 1, "7", 7, "anna", None, None, None]
+    jvm = start(ROUTER, {"key": 0, "capacity": 10}, TYPES)
+    messages = [record(i, value, i) for i, value in enumerate(values)]
+    if together:
+        jvm.say(*messages)
+    else:
+        for message in messages:
+            jvm.say(message)
+            assert jvm.hear_until(lambda m: m["command"] == "ack")
+    jvm.say(tick("t"))
+    heard = jvm.hear_until(lambda m: m.get("stream") == "stats")
+    top, total, estimate = heard[-1]["tuple"]
+    assert total == len(values)
+    assert sorted(top) == sorted(
+        [count, repr(value)]
+        for value, count in [("anna", 3), (7, 2), (True, 1), (None, 4), (1, 1), ("7", 1)]
+    )
+    assert [count for count, _ in top] == [4, 3, 2, 1, 1, 1]
+    assert estimate >= 2  # 1 and True have one identity
 
 
 def test_control_heartbeats_and_the_end(start):

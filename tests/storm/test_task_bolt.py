@@ -236,6 +236,33 @@ def test_one_identity_is_not_two_keys():
         state.touch(7, "bert")
 
 
+@pytest.mark.parametrize(
+    ("one", "other"), [(1, True), (False, 0), (["x", 1], ("x", True)), (1, 1.0), ("1", 1)]
+)
+def test_keys_of_two_types_are_two(one, other):
+    """Python takes 1 for True, and so does a 64-bit identity: their states are not one."""
+    state = keyed()
+    state.touch(7, one)
+    with pytest.raises(ValueError, match="key: expected one value with the identity"):
+        state.touch(7, other)
+    state.touch(7, tuple(one) if isinstance(one, list) else one)
+
+
+def test_read_state_merges_no_keys(tmp_path):
+    state = keyed()
+    for number, value in enumerate([1, "1", 2]):
+        state.touch(number, value)
+        state.states[number] = number
+    with Log.open(tmp_path) as log:
+        log.append(state.base())
+        assert read_state(tmp_path) == {1: 0, "1": 1, 2: 2}
+        state.touch(3, True)
+        log.append(state.changes())
+    with pytest.raises(FormatError, match="state: expected one state for each key, got 1 and"):
+        read_state(tmp_path)
+    assert read_state(tmp_path, first=1) == {"1": 1, 2: 2, True: None}
+
+
 def test_state_moves_with_what_was_seen():
     one, two = keyed(), keyed()
     for i, key in enumerate(["anna", "bert", "anna"]):
@@ -485,18 +512,37 @@ Slow(key="word").run()
         (["id", "word"], ["a", 1.5], "expected int, str"),
         (["id", "word"], ["a"], "tuple: expected 2 fields, got 1"),
         (["id", "word"], [], "tuple: expected 2 fields, got 0"),
+        (["id", "word"], ["b", True], "key: expected one value with the identity"),
         (["id", "word", "low"], ['["s",1]', "anna", None], "low: expected an int, got None"),
     ],
 )
 def test_bad_records(tmp_path, fields, row, what):
     """The child ends with an error, the record is not acked."""
     with OneTask(tmp_path, fields=fields) as task:
+        if row[1:] == [True]:
+            task.records((10, ["a", 1]))
+            task.heard(acks=1)
         task.records((11, row))
         heard = []
         while (message := task.hear()) is not None:
             heard.append(message)
         assert any(what in m.get("msg", "") for m in heard if m["command"] == "error")
         assert all(m["command"] != "ack" for m in heard)
+        assert task.wait() == 1
+
+
+@pytest.mark.parametrize("row", [[], ["a"], ["a", "x"]])
+def test_a_short_record_of_a_source(tmp_path, row):
+    """As for the other bolts: an error that says what is wrong, and no ack."""
+    script = "from pyroute.storm import SourceBolt\nSourceBolt(key=['word', 'n']).run()\n"
+    conf = {"pyroute.operators": ["count", "next"]}
+    fields = ["id", "word", "n"]
+    with OneTask(tmp_path, fields=fields, script=script, conf=conf, more={"3": "next"}) as task:
+        task.records((10, ["a", "x", 1]), (11, row))
+        heard = task.hear_until(lambda m: m["command"] == "error")
+        assert f"tuple: expected 3 fields, got {len(row)}" in heard[-1]["msg"]
+        assert "11" not in [m.get("id") for m in heard]
+        assert task.hear() is None
         assert task.wait() == 1
 
 

@@ -15,7 +15,8 @@ import org.apache.storm.task.OutputCollector;
  * in a registry under a token that travels in the configuration.
  *
  * <p>Times one record in {@link Times#EVERY}: how long it waited for the child ("inbound queue time": from execute until
- * its frame is written), and how long the emit took ("outbound send time": it blocks when the receiver's queue is full).
+ * its frame is written), and how long the emit took ("outbound send time"). An emit of Storm 2 does not wait while the
+ * receiver's queue is full: it keeps the tuple aside and gives the bolt no more input, so a slow receiver shows in the rate.
  */
 final class Traffic {
     private static final ConcurrentHashMap<String, Traffic> REGISTRY = new ConcurrentHashMap<>();
