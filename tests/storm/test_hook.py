@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import socket
 import textwrap
 import time
@@ -10,12 +9,13 @@ import time
 import pytest
 
 import pyroute as pr
-from bench.storm import cluster, jars
+from bench.storm import cluster
 from bench.storm import topology as t
 
 RECORDS = 6000
 RATE = 2000
 PENDING = 2000
+pytestmark = pytest.mark.usefixtures("storm_jars")
 # The child of the bolt listens: it is on the bolt's machine, which may have a network of its own.
 CHILD = """
 import json
@@ -40,15 +40,6 @@ class Listening(RouterBolt):
 hook = Hook.storm(int(sys.argv[4]))
 Listening(sys.argv[1], key=["key", "padding"], target=sys.argv[2]).run()
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def needed():
-    why = jars.missing()
-    if why is not None and os.environ.get("PYROUTE_REQUIRE") == "all":
-        pytest.fail(why)
-    if why is not None:
-        pytest.skip(why)
 
 
 @pytest.fixture(scope="module")

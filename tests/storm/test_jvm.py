@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import random
 import re
 import subprocess
@@ -21,15 +20,7 @@ from pyroute.control import ConfigStore
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "storm_router.json"
 CHILDREN = jars.ROOT / "bench" / "storm" / "children"
 ROUTER, ECHO = str(CHILDREN / "router.py"), str(CHILDREN / "echo.py")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def needed():
-    why = jars.missing()
-    if why is not None and os.environ.get("PYROUTE_REQUIRE") == "all":
-        pytest.fail(why)
-    if why is not None:
-        pytest.skip(why)
+pytestmark = pytest.mark.usefixtures("storm_jars")
 
 
 def word(typed):

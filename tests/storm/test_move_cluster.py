@@ -1,19 +1,16 @@
 """A real cluster of two workers: a tenth of the keys move under load, and things die meanwhile."""
 
-import os
 import time
 
 import pytest
 
-from bench.storm import jars, move
+from bench.storm import move
 from bench.storm.cluster import wait_for
 
 
+@pytest.mark.usefixtures("storm_jars")
 def test_moves_and_faults(tmp_path):
     """Zero loss and no replay without faults; every count exact after kill -9 of each part."""
-    if jars.missing() is not None and os.environ.get("PYROUTE_REQUIRE") != "all":
-        pytest.skip(jars.missing())
-    assert jars.missing() is None, jars.missing()
     with move.running(tmp_path / "run", rate=400, keys=300, timeout=10, seed=1) as run:
         wait_for("records", run.flows(500))
         failed = run.progress()[3]
