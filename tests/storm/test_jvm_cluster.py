@@ -9,9 +9,10 @@ from bench.storm import cluster, jars
 from bench.storm import topology as t
 from pyroute.control import ConfigStore
 from pyroute.storm.state import read_state
-from storm.test_jvm import ROUTER, needed, read  # noqa: F401  a fixture
+from storm.test_jvm import ROUTER, read
 
 RECORDS = 3000
+pytestmark = pytest.mark.usefixtures("storm_jars")
 
 
 @pytest.mark.parametrize("namespaces", [True, False])
