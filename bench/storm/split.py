@@ -5,7 +5,8 @@ the third task bypassed in favour of the first between 50 and 69 s, even otherwi
 count (blog_access_log: requests, counts of each URL every 500 ms, their sum over two minutes) and
 continuous queries (bitbrains_vms: which machine's CPU is above 20, 50, 80 %?). A `DynamicBolt`
 splits the records; the ratios are documents that another process puts into the ZooKeeper that Storm
-itself uses. A share is that of the records between 2 s after a change and the next one.
+itself uses. A share is that of the records between 2 s after a change and the next one; tasks write
+twice a second what they have taken and when, and what lies between is interpolated.
 """
 
 import json
@@ -14,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from bench.papers.streams import data
 from bench.peers import Scale
@@ -79,17 +82,34 @@ def description(folder: Path, kind: str, store: str) -> dict[str, Any]:
     )  # fmt: skip
 
 
+Said = tuple[float, int]
+"""When a task wrote, and what it had taken until then."""
+
+
+def said(folder: Path, component: str, tasks: int) -> list[Said]:
+    """What each task wrote last."""
+    out = []
+    for task in range(tasks):
+        path = folder / f"{component}-{task}"
+        count, when = path.read_text().split() if path.exists() else (0, 0.0)
+        out.append((float(when), int(count)))
+    return out
+
+
 def taken(folder: Path, component: str, tasks: int) -> list[int]:
     """Records that each task has taken so far."""
-    paths = [folder / f"{component}-{task}" for task in range(tasks)]
-    return [int(path.read_text()) if path.exists() else 0 for path in paths]
+    return [count for _, count in said(folder, component, tasks)]
 
 
-def shares(rows: list[list[float]], since: float, until: float) -> list[float]:
-    """Of the records between two moments; a row is the time and what each task had taken."""
-    inside = [row for row in rows if since <= row[0] <= until]
-    counts = [b - a for a, b in zip(inside[0][1:], inside[-1][1:], strict=True)]
-    return [count / max(sum(counts), 1) for count in counts]
+def shares(rows: list[list[Said]], since: float) -> list[float]:
+    """Of the records from a moment until the last one that every task has told of."""
+    until = min(when for when, _ in rows[-1])
+    counts = []
+    for of_task in zip(*rows, strict=True):
+        whens, numbers = zip(*of_task, strict=True)
+        first, last = np.interp([since, until], whens, numbers)
+        counts.append(float(last - first))
+    return [count / max(sum(counts), 1.0) for count in counts]
 
 
 def run(storm: cluster.Cluster, folder: Path, kind: str, text: str, scale: Scale) -> dict[str, Any]:
@@ -99,17 +119,18 @@ def run(storm: cluster.Cluster, folder: Path, kind: str, text: str, scale: Scale
     first, last = TOPOLOGIES[kind]
     storm.submit(description(folder, kind, store))
     cluster.wait_for("records", lambda: sum(taken(folder, first, 3)) > 1000)
-    rows: list[list[float]] = []
+    rows: list[list[Said]] = []
     phases = []
+    start = time.monotonic()
     for number, (ratio, seconds) in enumerate(PHASES):
         if number:
             value = json.dumps({"ratio": ratio})
             storm.run([sys.executable, "-c", PUBLISH, store, f"{kind}/split->{first}", value])
         begun = time.monotonic()
         while time.monotonic() < begun + (seconds if not scale.quick else seconds / 2):
-            rows.append([time.monotonic(), *taken(folder, first, 3)])
+            rows.append(said(folder, first, 3))
             time.sleep(0.2)
-        got = shares(rows, begun + SETTLING, time.monotonic())
+        got = shares(rows, begun + SETTLING)
         phases.append({"ratio": ratio, "shares": got})
         print(f"{kind}, {ratio}: {[f'{share:.4f}' for share in got]}", flush=True)
     (folder / "stop").touch()
@@ -120,7 +141,8 @@ def run(storm: cluster.Cluster, folder: Path, kind: str, text: str, scale: Scale
         cluster.wait_for("the sums", lambda: sum(taken(folder, last, 1)) >= sent, 30.0)
     out = {"kind": kind, "phases": phases, "sent": sent, "failed": failed,
            "taken": sum(taken(folder, first, 3)), "last": sum(taken(folder, last, 1)),
-           "rows": [[round(row[0] - rows[0][0], 2), *row[1:]] for row in rows[::5]]}  # fmt: skip
+           "rows": [[[round(when - start, 2), count] for when, count in row] for row in rows[::5]],
+    }  # fmt: skip
     storm.kill_topology(kind)
     cluster.wait_for("the end of its workers", lambda: not storm.workers())
     return out

@@ -3,7 +3,7 @@
 `count` counts requests by URL and sends what came every 500 ms on; `total` adds that up over two
 minutes. `query` has the standing queries "which machine is above this share of its CPU, in the mean
 of its last ten readings?", and `answers` takes what they find. Each writes twice a second how many
-records it has taken, to the file of its task in the folder.
+records it has taken and when, to the file of its task in the folder.
 """
 
 import sys
@@ -26,7 +26,7 @@ class Written(Bolt):
     def on_idle(self):
         own = self.context.tasks(self.context.component).index(self.context.task)
         fresh = self.folder / f".{self.context.component}-{own}"
-        fresh.write_text(f"{self.taken}")
+        fresh.write_text(f"{self.taken} {time.monotonic()}")
         fresh.replace(self.folder / f"{self.context.component}-{own}")
 
 
