@@ -253,11 +253,26 @@ def running(
     (folder / "spout" / "stop").touch()
     cluster.wait_for("all records acked", lambda: progress(folder)[1])
     records, _, failed = progress(folder)
+    if arm.allowed:
+        wait_for_moves(folder)
     storm.kill_topology(folder.name)
     cluster.wait_for("the end of its workers", lambda: not storm.workers())
     if failed:
         raise cluster.StormError(f"{arm}: expected no record to fail, got {failed}")
     check(folder, arm, lines, records)
+
+
+def wait_for_moves(folder: Path) -> None:
+    """Until none is under way, nor will be: what moves is in messages, and in no task's state."""
+    still_since: float | None = None
+
+    def over() -> bool:
+        nonlocal still_since
+        still = status_of(folder, folder.name).get("phase") in ("idle", "collecting", "planning")
+        still_since = (still_since or time.monotonic()) if still else None
+        return still_since is not None and time.monotonic() > still_since + PLAN_EVERY + 1
+
+    cluster.wait_for("the last move", over)
 
 
 def status_of(folder: Path, name: str) -> dict[str, Any]:
