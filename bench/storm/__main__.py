@@ -28,6 +28,7 @@ SECTIONS = {
     "unacked": "unacked",
     "schedule": "schedule",
     "split": "split",
+    "hog": "hog",
     "words": "words",
     "stock": "stock",
     "drift": "drift",

@@ -13,6 +13,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,25 +61,37 @@ def lines(kind: str) -> str | None:
     return "".join(f"{vm}\t{cpu}\n" for vm, cpu in zip(table["vm"], table["cpu_pct"], strict=True))
 
 
-def description(folder: Path, kind: str, store: str) -> dict[str, Any]:
+def description(
+    folder: Path,
+    kind: str,
+    store: str,
+    *,
+    tasks: int = 3,
+    rate: float = RATE,
+    cost: Sequence[float] = (),
+    again: bool = True,
+    conf: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The topology; a record may have a cost, waiting and work in seconds, at the first bolt."""
     first, last = TOPOLOGIES[kind]
     script = [str(SCRIPT)]
     return t.topology(
         kind,
-        t.spout(file=str(folder / "lines"), rate=RATE, folder=str(folder)),
+        t.spout(file=str(folder / "lines"), rate=rate, folder=str(folder), again=again),
         t.python(
             "split", t.by("shuffle", "spout"),
             script=["-m", "pyroute.storm", "dynamic", first, "--store", store],
         ),
         t.python(
-            first, t.by("direct", "split"), script=[*script, first, str(folder)],
-            parallelism=3, direct=False, fields=OUTPUTS[first],
+            first, t.by("direct", "split"),
+            script=[*script, first, str(folder), *map(str, cost)],
+            parallelism=tasks, direct=False, fields=OUTPUTS[first],
         ),
         t.python(
             last, t.by("fields", first, fields=OUTPUTS[first][:1]), direct=False,
             script=[*script, last, str(folder)],
         ),
-        conf={"topology.workers": 2, "topology.max.spout.pending": 5_000},
+        conf={"topology.workers": 2, "topology.max.spout.pending": 5_000, **(conf or {})},
     )  # fmt: skip
 
 

@@ -47,6 +47,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn
 
 from pyroute.protocol.errors import ProtocolError
+from pyroute.storm import counters
 from pyroute.storm import protocol as ml
 from pyroute.storm.protocol import Multilang, Role, Tuple
 
@@ -517,7 +518,34 @@ class Bolt(_Child):
         Both are closed at the end.
         """
         self._deferred: set[str] = set()
+        self._counters: counters.Counters | None = None
         return super().serve(reads, writes)
+
+    def _greet(self) -> None:
+        super()._greet()
+        hook = self.conf.get(counters.SETTING)
+        if hook is not None:
+            context = self.context
+            self._counters = counters.Counters(context.component, context.task, self._queued)
+            arguments = counters.address_of(hook), self._over
+            threading.Thread(
+                target=self._counters.run, args=arguments, name="pyroute-counters", daemon=True
+            ).start()
+
+    def _queued(self) -> int:
+        """About how many records were read and are in no batch yet."""
+        return len(self._events)
+
+    @contextlib.contextmanager
+    def _counted(self, records: int) -> Iterator[None]:
+        """Around a call of `process`."""
+        with self._busy():
+            if self._counters is None:
+                yield
+                return
+            self._counters.begin(records)
+            yield
+            self._counters.end()
 
     def ack_all(self, records: Iterable[Tuple | str]) -> None:
         """Ack many records at once, which is faster."""
@@ -567,7 +595,7 @@ class Bolt(_Child):
 
     def _process(self, records: list[Tuple]) -> list[Tuple]:
         if records:
-            with self._busy():
+            with self._counted(len(records)):
                 self.process(records)
             if self.auto_ack:
                 waiting, deferred = self._protocol.waiting, self._deferred

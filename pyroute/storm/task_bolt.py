@@ -269,7 +269,7 @@ class TaskBolt(Participant):
             portion = records[done : done + size] if self.commit_every > 0 else records
             done += len(portion)
             began = self.now()
-            with self._busy():
+            with self._counted(len(portion)):
                 self._arrive([(r, r.component, r.stream, r.values) for r in portion])
                 self._commit_if_due()
             each = (self.now() - began) / len(portion)

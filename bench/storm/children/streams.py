@@ -1,11 +1,14 @@
-"""The bolts of paper 003's two topologies, for bench/storm/split.py: streams.py KIND FOLDER.
+"""The bolts of paper 003's two topologies: streams.py KIND FOLDER [WAIT WORK].
 
 `count` counts requests by URL and sends what came every 500 ms on; `total` adds that up over two
 minutes. `query` has the standing queries "which machine is above this share of its CPU, in the mean
 of its last ten readings?", and `answers` takes what they find. Each writes twice a second how many
-records it has taken and when, to the file of its task in the folder.
+records it has taken and when, to the file of its task in the folder. With WAIT and WORK, seconds, a
+record of `count` and `query` waits so long and takes so much CPU time; a request is acked at once
+then, and no count of URLs is tracked.
 """
 
+import os
 import sys
 import time
 from collections import Counter, deque
@@ -22,6 +25,18 @@ class Written(Bolt):
     idle_seconds = PARTIAL
     folder = Path()
     taken = 0
+    wait = work = 0.0
+
+    def toil(self):
+        time.sleep(self.wait)
+        until = time.thread_time() + self.work
+        while time.thread_time() < until:
+            pass
+
+    def initialize(self, conf, context):
+        del conf
+        own = context.tasks(context.component).index(context.task)
+        (self.folder / f"{context.component}-{own}.pid").write_text(f"{os.getpid()} {context.task}")
 
     def on_idle(self):
         own = self.context.tasks(self.context.component).index(self.context.task)
@@ -36,14 +51,19 @@ class Count(Written):
 
     def process(self, records):
         self.taken += len(records)
-        self.defer(records)
+        if not self.wait:
+            self.defer(records)
         for record in records:
+            if self.wait:
+                self.toil()
+                self.ack(record)
             self.open.setdefault(record.values[1], []).append(record)
 
     def on_idle(self):
         for url, records in self.open.items():
-            self.emit([url, len(records)], anchors=records)
-            self.ack_all(records)
+            self.emit([url, len(records)], anchors=() if self.wait else records)
+            if not self.wait:
+                self.ack_all(records)
         self.open = {}
         super().on_idle()
 
@@ -73,6 +93,8 @@ class Query(Written):
     def process(self, records):
         self.taken += len(records)
         for record in records:
+            if self.wait:
+                self.toil()
             _, machine, reading = record.values
             last = self.last.setdefault(machine, deque(maxlen=10))
             last.append(float(reading))
@@ -87,7 +109,9 @@ class Answers(Written):
         self.taken += len(records)
 
 
-kind, folder = sys.argv[1:]
+kind, folder, *cost = sys.argv[1:]
 bolt = {"count": Count, "total": Total, "query": Query, "answers": Answers}[kind]()
 bolt.folder = Path(folder)
+if cost:
+    bolt.wait, bolt.work = map(float, cost)
 bolt.run()
