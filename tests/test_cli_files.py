@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -398,13 +399,58 @@ def test_titles_are_whole_lines(call, tmp_path):
     assert "1 record, 1 key of k" in out
 
 
-def test_the_next_line_runs(call, files, tmp_path, monkeypatch):
+NEXT = {
+    "plain": ("orders.parquet", []),
+    "told": ("commas", ["--format", "csv", "--text", "--cost", "ms", "--state", "bytes"]),
+    "limits": ("orders.csv", ["--max-imbalance", 0.2, "--max-table", 7, "--capacity", 900]),
+}
+
+
+@pytest.mark.parametrize("case", NEXT)
+@pytest.mark.parametrize("way", ["file", "stdin"])
+def test_the_next_line_runs(call, files, tmp_path, monkeypatch, case, way):
+    """As it stands, with all that `analyze` was told; for what stdin held there is FILE."""
     monkeypatch.chdir(tmp_path)
-    code, out, _ = call("analyze", files / "orders.parquet", "--key", "customer", "--json")
+    name, more = NEXT[case]
+    words = ["analyze", files / name if way == "file" else "-", "--key", "customer", *more]
+    if way == "file":
+        code, out, _ = call(*words, "--tasks", 5, "--json")
+    else:
+        done = subprocess.run(
+            [sys.executable, "-m", "pyroute", *map(str, words), "--tasks", "5", "--json"],
+            input=(files / name).read_bytes(),
+            capture_output=True,
+            timeout=300,
+        )
+        code, out = done.returncode, done.stdout
+    assert code == 0
     line = next(x for x in json.loads(out)["next"] if x.startswith("pyroute plan "))
-    code, _, err = call("plan", *line.split()[2:])
+    if way == "stdin":
+        assert line.startswith("pyroute plan FILE ")
+        line = line.replace("FILE", str(files / name), 1)
+    code, _, err = call("plan", *shlex.split(line, comments=True)[2:])
     assert (code, err) == (0, "")
-    assert {p.name for p in tmp_path.iterdir()} >= {"plan.json", "router.json"}
+    assert {p.name for p in tmp_path.iterdir()} == {"plan.json", "router.json"}
+    plan = pr.Plan.from_json((tmp_path / "plan.json").read_text())
+    wanted = dict(zip(more[::2], more[1::2], strict=True)) if case == "limits" else {}
+    assert plan.options["max_imbalance"] == wanted.get("--max-imbalance", 0.08)
+    assert plan.options["max_table"] == wanted.get("--max-table", 3000)
+    for word in map(str, more):
+        assert word in shlex.split(line)
+
+
+def test_what_splits_keys_is_said_with_what_it_needs(call, tmp_path):
+    """A key that is too hot: the line to copy gives one row for each key."""
+    call("sample", tmp_path / "o.parquet", "--rows", 20_000)
+    words = ("analyze", tmp_path / "o.parquet", "--key", "customer", "--tasks", 8)
+    code, out, _ = call(*words, "--json")
+    assert code == 0
+    whole, split, plan = json.loads(out)["next"]
+    balance = "import spark_udf as su; b = su.balance(df, 'customer', tasks=8"
+    assert whole == f"{balance})  # PySpark; then b.group_by() or b.join(other)"
+    merged = "b.apply_by_key(f, schema, merge=g)  # only if partial results can be merged"
+    assert split == f"{balance}, mergeable=True); {merged}"
+    assert plan.endswith(" --apply  # --mergeable, only if partial results can be merged")
 
 
 def test_hashed_keys_show_none(call, files, tmp_path):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import time as clock
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -137,7 +138,9 @@ def analyze(
         _show_stay(out, kept)
     for line in reading.notes:
         out.warn(f"note: {line}")
-    lines = [*_next_to_stay(kept), *_next(found, columns, list(files or ()), sample)]
+    limits = {"--max-imbalance": max_imbalance, "--max-table": max_table, "--capacity": capacity}
+    more = _flags({"--format": format, "--text": text, **_other_than_default(limits)})
+    lines = [*_next_to_stay(kept), *_next(found, columns, list(files or ()), more, sample)]
     if not json:
         out.results.print("\nNext" if lines else "", soft_wrap=True)
         for line in lines:
@@ -488,26 +491,56 @@ def _rounded(number: float) -> str:
 # what to do
 
 
-def _next(found: Findings, columns: Columns, files: list[str], sample: bool) -> list[str]:
-    """The lines to run next."""
-    keys = ", ".join(repr(name) for name in columns.keys)
+def _next(
+    found: Findings, columns: Columns, files: list[str], more: str, sample: bool
+) -> list[str]:
+    """The lines to run next; `more` is what `pyroute plan` is to be told as this command was."""
     if not found.skewed:
         return ["nothing to balance: hashing is even enough for these tasks"]
-    more = "" if columns.cost is None else f", cost={columns.cost!r}"
-    if len(found.tables) > 1 and found.tables[-1].split:
-        more += ", mergeable=True"
-    flags = "".join(f" --key {_quoted(name)}" for name in columns.keys)
-    flags += "" if columns.cost is None else f" --cost {_quoted(columns.cost)}"
-    named = " ".join(map(_quoted, files)) if files else "FILE"
-    balance = f"su.balance(df, {keys}, tasks={found.tasks}{more})"
-    kept = "--out plan.json --router router.json --apply"
+    names = ", ".join(repr(name) for name in columns.keys)
+    cost = "" if columns.cost is None else f", cost={columns.cost!r}"
+    balance = f"su.balance(df, {names}, tasks={found.tasks}{cost}"
     lines = [
-        f"import spark_udf as su; b = {balance}  # PySpark; then b.group_by() or b.join(other)",
-        f"pyroute plan {named}{flags} --tasks {found.tasks} {kept}",
+        f"import spark_udf as su; b = {balance})  # PySpark; then b.group_by() or b.join(other)"
     ]
+    split = found.tables[-1].split > 0
+    if split:  # group_by of a split key has several rows, and join refuses it
+        lines.append(
+            f"import spark_udf as su; b = {balance}, mergeable=True);"
+            " b.apply_by_key(f, schema, merge=g)  # only if partial results can be merged"
+        )
+    keys = _flags({"--key": columns.keys, "--cost": columns.cost})
+    state = _flags({"--state": columns.state})
+    # What stdin held is gone.
+    named = " ".join("FILE" if name == "-" else _quoted(name) for name in files) or "FILE"
+    kept = "--out plan.json --router router.json --apply"
+    plan = f"pyroute plan {named}{keys}{state} --tasks {found.tasks}{more} {kept}"
+    lines.append(plan + "  # --mergeable, only if partial results can be merged" * split)
     if sample:
-        lines.append(f"pyroute run {named}{flags} --tasks {found.tasks}  # both ways, in a Spark")
+        lines.append(f"pyroute run {named}{keys} --tasks {found.tasks}  # both ways, in a Spark")
     return lines
+
+
+def _flags(options: Mapping[str, Any]) -> str:
+    """Options as they are typed, with a space before each; those that are not set are left out."""
+    words = ""
+    for name, value in options.items():
+        if value is True:
+            words += f" {name}"
+        elif value is not None and value is not False:
+            each = value if isinstance(value, tuple) else (value,)
+            words += "".join(f" {name} {_quoted(str(one))}" for one in each)
+    return words
+
+
+def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those options of `analyze` and `plan` that are not what they are where nobody says it."""
+    defaults = inspect.signature(analyze).parameters
+    return {
+        name: value
+        for name, value in options.items()
+        if value != defaults[name[2:].replace("-", "_")].default
+    }
 
 
 def _next_to_stay(kept: Stay | None) -> list[str]:
