@@ -389,6 +389,35 @@ def test_splitting_is_advised_where_it_helps(call, tmp_path):
     assert "mergeable=True" in "".join(json.loads(out)["next"])
 
 
+def test_the_worst_hash_is_judged(call, tmp_path):
+    """Keys that the ring spreads evenly may be together where the job runs on Spark's own hash."""
+    numbers = np.arange(4000)
+    ring, spark = pr.Ring(4).homes(numbers), pr.SparkHash(4, "bigint").homes(numbers)
+    keys = [numbers[(ring == task) & (spark == 1)][:20] for task in range(4)]
+    write_parquet(pa.table({"k": np.concatenate(keys)}), tmp_path / "a.parquet")
+    code, out, _ = call("analyze", tmp_path / "a.parquet", "--key", "k", "--tasks", 4, "--json")
+    document = json.loads(out)
+    assert [one["max_by_mean"] for one in document["hash"]] == [1, 4]
+    assert "su.balance(df, 'k', tasks=4)" in document["next"][0]
+
+
+@pytest.mark.parametrize("cost", [None, "c"])
+def test_the_chance_of_a_sample_is_no_skew(call, tmp_path, cost):
+    """Where few keys are followed the loads by Spark's hash are told from one row of 32."""
+    random = np.random.default_rng(5)
+    table = {"k": np.arange(120_000), "c": random.uniform(1, 3, 120_000)}
+    write_parquet(pa.table(table), tmp_path / "a.parquet")
+    words = ["analyze", tmp_path / "a.parquet", "--key", "k", "--tasks", 100, "--capacity", 50]
+    code, out, _ = call(*words, *(["--cost", cost] if cost else []), "--json")
+    document = json.loads(out)
+    spark = document["hash"][1]
+    loads = np.bincount(pr.SparkHash(100, "bigint").homes(table["k"]), minlength=100)
+    assert loads.max() / loads.mean() < 1.1
+    assert spark["max_by_mean"] > 1.25
+    assert not spark["exact"]
+    assert document["next"] == ["nothing to balance: hashing is even enough for these tasks"]
+
+
 def test_titles_are_whole_lines(call, tmp_path):
     write_parquet(pa.table({"k": [1]}), tmp_path / "one.parquet")
     code, out, _ = call("analyze", tmp_path / "one.parquet", "--key", "k", "--interval", 1)

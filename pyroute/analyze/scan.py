@@ -145,6 +145,8 @@ class Pass:
         self.home: EngineHome | None = None
         self.sampled: npt.NDArray[np.float64] = np.zeros(tasks)
         """Per task of the engine, the sampled load of keys that are not monitored."""
+        self.squares = 0.0
+        """Of the sampled loads of single rows, summed: how far chance may have taken `sampled`."""
         self.types: tuple[Any, ...] = ()
         self.first: File | None = None
         """Where rows came from first."""
@@ -187,6 +189,7 @@ class Pass:
         rest = self.profile._core.find(keys) == 0
         weights = None if costs is None else costs[:rows][rest]
         self.sampled += np.bincount(homes[rest], weights, minlength=self.tasks)
+        self.squares += float(rest.sum() if weights is None else (weights**2).sum())
 
     def merge(self, other: Pass) -> None:
         """Add what another thread saw."""
@@ -201,6 +204,7 @@ class Pass:
             keys = ", ".join(self.columns.keys)
             raise InputError(f"{other.first.name}: {keys}: {text}") from error
         self.sampled += other.sampled
+        self.squares += other.squares
         if not self.types:
             self.types, self.home, self.first = other.types, other.home, other.first
         elif other.types and other.home is None:
