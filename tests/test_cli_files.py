@@ -395,7 +395,7 @@ def test_the_worst_hash_is_judged(call, tmp_path):
     ring, spark = pr.Ring(4).homes(numbers), pr.SparkHash(4, "bigint").homes(numbers)
     keys = [numbers[(ring == task) & (spark == 1)][:20] for task in range(4)]
     write_parquet(pa.table({"k": np.concatenate(keys)}), tmp_path / "a.parquet")
-    code, out, _ = call("analyze", tmp_path / "a.parquet", "--key", "k", "--tasks", 4, "--json")
+    _, out, _ = call("analyze", tmp_path / "a.parquet", "--key", "k", "--tasks", 4, "--json")
     document = json.loads(out)
     assert [one["max_by_mean"] for one in document["hash"]] == [1, 4]
     assert "su.balance(df, 'k', tasks=4)" in document["next"][0]
@@ -408,7 +408,7 @@ def test_the_chance_of_a_sample_is_no_skew(call, tmp_path, cost):
     table = {"k": np.arange(120_000), "c": random.uniform(1, 3, 120_000)}
     write_parquet(pa.table(table), tmp_path / "a.parquet")
     words = ["analyze", tmp_path / "a.parquet", "--key", "k", "--tasks", 100, "--capacity", 50]
-    code, out, _ = call(*words, *(["--cost", cost] if cost else []), "--json")
+    _, out, _ = call(*words, *(["--cost", cost] if cost else []), "--json")
     document = json.loads(out)
     spark = document["hash"][1]
     loads = np.bincount(pr.SparkHash(100, "bigint").homes(table["k"]), minlength=100)
@@ -943,6 +943,13 @@ def test_sample(call, tmp_path, monkeypatch):
     assert call("sample", "a.parquet", "--rows", 5000)[0] == 0
     assert call("sample", "b.parquet", "--rows", 5000)[0] == 0
     assert Path("a.parquet").read_bytes() == Path("b.parquet").read_bytes()
+    before = Path("a.parquet").read_bytes()
+    code, out, err = call("sample", "a.parquet", "--rows", 100)
+    assert (code, out) == (2, "")
+    assert err == "pyroute sample: a.parquet: is there already; --force writes over it\n"
+    assert Path("a.parquet").read_bytes() == before
+    assert call("sample", "b.parquet", "--rows", 100, "--force")[0] == 0
+    assert pq.read_metadata("b.parquet").num_rows == 100
     code, out, _ = call("analyze", "a.parquet", "--key", "customer", "--json")
     assert decoded(json.loads(out)["hot_keys"][0]["key"]) == "marketplace"
     code, out, _ = call("analyze", "--sample")
