@@ -1225,6 +1225,35 @@ def test_events_that_are_not_as_spark_writes_them(call, tmp_path):
     assert "job (local-1): none of 0 stages waits for one task (the log is not complete" in out
 
 
+def test_cores_are_those_that_were_there_at_one_time(tmp_path):
+    """An executor that takes the place of another adds none."""
+    from pyroute.analyze.spark_log import read_log
+
+    def added(number, cores):
+        info = {"Host": "h", "Total Cores": cores}
+        return {"Event": "SparkListenerExecutorAdded", "Executor ID": number, "Executor Info": info}
+
+    def removed(number):
+        return {"Event": "SparkListenerExecutorRemoved", "Executor ID": number}
+
+    events = [added("1", 4), added("2", 2), removed("1"), added("3", 3), removed("2")]
+    (tmp_path / "log").write_text("\n".join(map(json.dumps, events)))
+    assert read_log(tmp_path / "log").cores == 6
+
+
+def test_files_that_are_not_here_are_not_named():
+    """The log may be from another machine."""
+    from pyroute.analyze.spark_log import Application, Operator, Stage
+    from pyroute.cli.spark_log import next_lines
+
+    operator = Operator("Window", ("k",), "", (__file__, "/nowhere/at/all.parquet"))
+    times = {"tasks": 8, "seconds": 9.0, "longest": 9.0, "median": 1.0, "lost": 5.0}
+    rows = {"most_rows": 90, "median_rows": 10, "most_bytes": 90, "median_bytes": 10}
+    stage = Stage(number=1, name="", operator=operator, **times, **rows)
+    lines = next_lines(Application(Path("log"), "job", "1", (stage,), 2, 8, True))
+    assert lines[0] == "pyroute analyze FILE --key k --tasks 8"
+
+
 def test_columns_with_spaces_can_be_copied():
     from pyroute.analyze.spark_log import Application, Operator, Stage
     from pyroute.cli.spark_log import next_lines
