@@ -575,6 +575,44 @@ def test_plans_know_the_past_alone(call, tmp_path):
     assert rows[2]["max_by_mean_planned"] > rows[1]["max_by_mean_planned"] + 0.1  # other hot keys
 
 
+@pytest.mark.parametrize("zone", ["Z", "+02:00", ""])
+def test_times_as_text_with_a_zone(call, tmp_path, zone):
+    """As JSON lines have them: fractions of a second keep Arrow from reading them itself."""
+    times = [f"2024-05-01T12:{m:02}:00.123{zone}" for m in (0, 4, 5, 11)]
+    rows = [json.dumps({"k": i, "at": at}) + "\n" for i, at in enumerate(times)]
+    (tmp_path / "t.jsonl").write_text("".join(rows))
+    (tmp_path / "t.csv").write_text("k,at\n" + "".join(f"{i},{at}\n" for i, at in enumerate(times)))
+    for name in ("t.jsonl", "t.csv"):
+        code, out, err = call(
+            *("simulate", tmp_path / name, "--key", "k", "--interval", "5m", "--time", "at"),
+            "--json",
+        )
+        assert (code, err) == (0, "")
+        found = {row["interval"]: row["records"] for row in json.loads(out)["intervals"]}
+        hour = "10" if zone == "+02:00" else "12"
+        assert found == {
+            f"2024-05-01 {hour}:{m}:00": n for m, n in (("00", 2), ("05", 1), ("10", 1))
+        }
+
+
+@pytest.mark.parametrize("command", ["simulate", "analyze"])
+def test_numbers_have_one_unit_for_all(call, monkeypatch, tmp_path, command):
+    """That of the first rows, which is said: it is not taken anew from batch to batch."""
+    monkeypatch.setattr(source, "ROWS", 2)
+    times = pa.array([0, 60, 10**10, 3 * 10**11])
+    write_parquet(pa.table({"k": [1, 2, 3, 4], "at": times}), tmp_path / "t.parquet")
+    words = (command, tmp_path / "t.parquet", "--key", "k", "--interval", "1m", "--time", "at")
+    code, out, err = call(*words, "--json")
+    assert code == 0
+    assert "note: at: numbers, taken for times in s by the size of the first ones" in err
+    assert len(json.loads(out)["intervals"]) == 4
+    times = pa.array([0, 60, 10**10, 10**13])
+    write_parquet(pa.table({"k": [1, 2, 3, 4], "at": times}), tmp_path / "t.parquet")
+    code, _, err = call(*words)
+    assert code == 2
+    assert "column 'at': expected times in s, as the first are, got 1e+13" in err
+
+
 def test_late_records_are_told(call, tmp_path):
     at = pa.array([0, 1, 61, 62, 2, 125], pa.timestamp("s"))
     write_parquet(pa.table({"k": [1, 2, 3, 4, 5, 6], "t": at}), tmp_path / "l.parquet")

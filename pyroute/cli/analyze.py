@@ -247,7 +247,7 @@ class _Reading:
         from pyroute.analyze.findings import find
         from pyroute.analyze.over_time import Spans, intervals
         from pyroute.analyze.scan import scan
-        from pyroute.cli.reading import expect_records, progress
+        from pyroute.cli.reading import expect_records, progress, taken_as
 
         source = self._source
         limits: dict[str, Any] = {"max_imbalance": max_imbalance, "max_table": max_table}
@@ -265,6 +265,7 @@ class _Reading:
                         whole=whole,
                         advance=advance,
                         late=self._late,
+                        taken=lambda unit: self.notes.append(taken_as(self._columns, unit)),
                         **limits,
                     )
         finally:

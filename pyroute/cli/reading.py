@@ -198,6 +198,14 @@ def read_text(path: Path, what: str) -> str:
         raise CommandError(f"{path}: expected {what}, got a file that is no text") from None
 
 
+def taken_as(columns: Columns, unit: str) -> str:
+    """What is said of times that are numbers."""
+    return (
+        f"{columns.time}: numbers, taken for times in {unit} by the size of the first ones, from"
+        " 1970 on; a column of times says it itself"
+    )
+
+
 def expect_records(records: int, source: Source) -> None:
     """Raise where nothing was read."""
     if not records:

@@ -73,6 +73,7 @@ def simulate(
         expect_records,
         progress,
         source_of,
+        taken_as,
     )
     from pyroute.ring import Ring
 
@@ -81,7 +82,7 @@ def simulate(
     columns = columns_of(key, cost, state, time)
     spans = Spans.of(interval, time is not None)
     source = source_of(files, columns, format, text)
-    namer, late = Namer(hash_keys), list[int]()
+    namer, late, units = Namer(hash_keys), list[int](), list[str]()
     try:
         with progress(out, source) as advance:
             found = list(
@@ -92,6 +93,7 @@ def simulate(
                     max_table=max_table,
                     advance=advance,
                     late=late.append,
+                    taken=units.append,
                 )
             )
     finally:
@@ -103,6 +105,8 @@ def simulate(
             f"note: {late[0]:,} records came after their interval was over; they count in a later"
             " one"
         )
+    for unit in units:
+        out.warn(f"note: {taken_as(columns, unit)}")
     if report is not None:
         _report(report, found, ", ".join(columns.keys), hash_keys)
     out.document(_document(found, namer, _mean))
