@@ -12,7 +12,7 @@ import json
 import re
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -483,10 +483,10 @@ def _operator(plan: Any, stage: _Running) -> Operator | None:
         columns = columns or _columns(text)
         files = _files(node, columns)
         join = _JOIN.search(text)
-        sides, how = ((), ()), ""
+        operator = Operator(_plain_name(user), columns, text, files)
         if join is not None:
-            sides, how = (_names(join[1]), _names(join[2])), join[3] or ""
-        operator = Operator(_plain_name(user), columns, text, files, sides, how)
+            sides = _names(join[1]), _names(join[2])
+            operator = replace(operator, sides=sides, how=join[3] or "")
         found.append((_spread(node, stage), operator))
     return max(found, key=lambda one: one[0])[1] if found else None
 
