@@ -304,6 +304,42 @@ def test_keys_of_json_as_text(call, tmp_path):
     assert loads == {**texts, "1": 1 + 6}
 
 
+def test_line_breaks_in_fields_of_csv(call, tmp_path):
+    """Of which one is where a block of what is parsed at a time ends."""
+    text = '"' + "a line, and\n" * 60_000 + '"'
+    path = tmp_path / "notes.csv"
+    path.write_text("k,note,n\n" + "".join(f"key-{i % 3},{text},{i}\n" for i in range(15)))
+    assert path.stat().st_size > 2 * source.BLOCK
+    code, out, err = call("analyze", path, "--key", "k", "--cost", "n", "--json")
+    assert (code, err) == (0, "")
+    assert {decoded(o["key"]): o["load"] for o in json.loads(out)["hot_keys"]} == {
+        f"key-{k}": sum(range(k, 15, 3)) for k in range(3)
+    }
+
+
+@pytest.mark.parametrize(("between", "word"), [(";", ";"), ("\t", r"\t"), ("|", "|")])
+def test_delimiter(call, tmp_path, between, word):
+    path, router = tmp_path / "o.csv", tmp_path / "router.json"
+    pc.write_csv(TABLE.select(["customer", "ms"]), path, pc.WriteOptions(delimiter=between))
+    flags = [path, "--key", "customer"]
+    code, _, err = call("analyze", *flags)
+    assert code == 2
+    assert f"expected commas between columns: --delimiter '{word}'" in err
+    flags += ["--delimiter", word]
+    code, out, err = call("analyze", *flags, "--top", 999, "--json")
+    assert (code, err) == (0, "")
+    exact = Counter(TABLE.column("customer").to_pylist())
+    assert {value: one["records"] for value, one in found(out)[1].items()} == exact
+    line = next(x for x in json.loads(out)["next"] if x.startswith("pyroute plan "))
+    assert shlex.split(line)[shlex.split(line).index("--delimiter") + 1] == word
+    planned = [*flags, "--tasks", 4, "--router", router, "--apply", "--json"]
+    assert call("plan", *planned)[0] == 0
+    code, out, _ = call("route", router, *flags, "--json")
+    assert sum(json.loads(out)["records"].values()) == TABLE.num_rows
+    code, out, _ = call("simulate", *flags, "--interval", 5000, "--json")
+    assert [one["records"] for one in json.loads(out)["intervals"]] == [5000] * 4
+
+
 def test_stdin_keeps_its_name(files):
     done = subprocess.run(
         [sys.executable, "-m", "pyroute", "analyze", "-", "--key", "nope"],
@@ -1074,6 +1110,8 @@ READING = [
     (["{noise.jsonl}", "--key", "customer"], "noise.jsonl: not readable as jsonl"),
     (["{orders}", "--key", "customer", "--format", "csv"], "orders.parquet: "),
     (["{orders}", "--key", "customer", "--format", "xls"], "--format: expected parquet, csv"),
+    (["{orders}", "--key", "customer", "--delimiter", ";"], "expected CSV with it, got parquet"),
+    (["{head.csv}", "--key", "customer", "--delimiter", ";;"], "expected one ASCII character"),
     (["{mixed.csv}", "--key", "customer"], "--text reads the key's columns as text"),
     (["{twice.csv}", "--key", "customer"], "twice.csv: column 'customer' is there twice"),
     (["{array.json}", "--key", "customer"], "array.json: expected JSON lines, one object in each"),

@@ -14,6 +14,7 @@ from pyroute.cli.options import (
     Capacity,
     Cost,
     Debug,
+    Delimiter,
     Files,
     Format,
     HashKeys,
@@ -84,6 +85,7 @@ def analyze(
     ] = False,
     format: Format = None,  # noqa: A002
     text: Text = False,
+    delimiter: Delimiter = None,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,  # noqa: ARG001
@@ -126,7 +128,9 @@ def analyze(
         files, key, cost = [str(_sample_file(out))], ["customer"], None
     columns = columns_of(key, cost, state, time, pair)
     began = clock.perf_counter()
-    reading = _Reading(list(files or ()), columns, format, text, tasks, engine, capacity)
+    reading = _Reading(
+        list(files or ()), columns, (format, text, delimiter), tasks, engine, capacity
+    )
     found, spans, source = reading.read(out, interval, max_imbalance, max_table)
     kept = reading.stay
     seconds = clock.perf_counter() - began
@@ -139,7 +143,9 @@ def analyze(
     for line in reading.notes:
         out.warn(f"note: {line}")
     limits = {"--max-imbalance": max_imbalance, "--max-table": max_table, "--capacity": capacity}
-    more = _flags({"--format": format, "--text": text, **_other_than_default(limits)})
+    more = _flags(
+        {"--format": format, "--text": text, "--delimiter": delimiter} | _other_than_default(limits)
+    )
     lines = [*_next_to_stay(kept), *_next(found, columns, list(files or ()), more, sample)]
     if not json:
         out.results.print("\nNext" if lines else "", soft_wrap=True)
@@ -207,8 +213,7 @@ class _Reading:
         self,
         files: list[str],
         columns: Columns,
-        kind: str | None,
-        text: bool,
+        how: tuple[str | None, bool, str | None],
         tasks: int,
         engine: str,
         capacity: int | None,
@@ -216,7 +221,7 @@ class _Reading:
         from pyroute.cli.reading import capacity_for, source_of
         from pyroute.ring import Ring
 
-        self._source = source_of(files, columns, kind, text)
+        self._source = source_of(files, columns, *how)
         self._columns, self._engine = columns, engine
         self._ring = Ring(tasks)
         self._capacity = capacity or capacity_for(self._source)

@@ -12,6 +12,7 @@ from pyroute.cli.options import (
     Capacity,
     Cost,
     Debug,
+    Delimiter,
     Files,
     Format,
     HashKeys,
@@ -75,6 +76,7 @@ def plan(
     hash_keys: HashKeys = False,
     format: Format = None,  # noqa: A002
     text: Text = False,
+    delimiter: Delimiter = None,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,  # noqa: ARG001
@@ -106,7 +108,8 @@ def plan(
     next_one = {"--router": router} if apply else {}
     expect_places(read, {**next_one, "--out": out, "--report": report})
     current = _current(router, tasks)
-    snapshot, source = _snapshot(files, columns, current, capacity, format, text, output)
+    how = (format, text, delimiter)
+    snapshot, source = _snapshot(files, columns, current, capacity, how, output)
     made = rebalance(
         snapshot,
         current,
@@ -141,8 +144,7 @@ def _snapshot(
     columns: Any,
     current: Router,
     capacity: int | None,
-    kind: str | None,
-    text: bool,
+    how: tuple[str | None, bool, str | None],
     output: Output,
 ) -> tuple[Any, str]:
     """What the files say of the keys, and their name."""
@@ -156,7 +158,7 @@ def _snapshot(
             "--router: expected one over a ring, got one over"
             f" {type(current.home).__name__}: plan it where its records are"
         )
-    source = source_of(files, columns, kind, text)
+    source = source_of(files, columns, *how)
     bits = len(current.home.owners).bit_length() - 1
     followed = capacity or capacity_for(source)
     try:
@@ -435,6 +437,7 @@ def route(
     ] = "pyroute_task",
     format: Format = None,  # noqa: A002
     text: Text = False,
+    delimiter: Delimiter = None,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,  # noqa: ARG001
@@ -465,6 +468,7 @@ def route(
         () if out is not None else columns.names,
         kind=format,
         texts=columns.keys if text else (),
+        delimiter=delimiter,
     )
     try:
         with progress(output, source) as advance:

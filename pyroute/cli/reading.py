@@ -41,11 +41,16 @@ def columns_of(
 
 
 def source_of(
-    files: Sequence[str] | None, columns: Columns, kind: str | None, text: bool
+    files: Sequence[str] | None,
+    columns: Columns,
+    kind: str | None,
+    text: bool,
+    delimiter: str | None = None,
 ) -> Source:
     """The files that were named."""
     texts = columns.texts if text else ()
-    return Source.of(list(files or ()), columns.names, kind=kind, texts=texts)
+    names = list(files or ())
+    return Source.of(names, columns.names, kind=kind, texts=texts, delimiter=delimiter)
 
 
 def capacity_for(source: Source) -> int:

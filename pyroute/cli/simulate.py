@@ -10,6 +10,7 @@ from pyroute.cli.options import (
     Capacity,
     Cost,
     Debug,
+    Delimiter,
     Files,
     Format,
     HashKeys,
@@ -48,6 +49,7 @@ def simulate(
     hash_keys: HashKeys = False,
     format: Format = None,  # noqa: A002
     text: Text = False,
+    delimiter: Delimiter = None,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,  # noqa: ARG001
@@ -81,7 +83,7 @@ def simulate(
     expect_places(files or (), {"--report": report})
     columns = columns_of(key, cost, state, time)
     spans = Spans.of(interval, time is not None)
-    source = source_of(files, columns, format, text)
+    source = source_of(files, columns, format, text, delimiter)
     namer, late, units = Namer(hash_keys), list[int](), list[str]()
     try:
         with progress(out, source) as advance:
