@@ -937,6 +937,66 @@ def test_explain_and_diff(call, files, tmp_path):
     assert call("diff", plans[0], plans[0])[1].startswith("equal tables")
 
 
+def explained(call, *words):
+    code, out, err = call("explain", *words)
+    assert (code, err) == (0, "")
+    return [line.strip() for line in out.splitlines()]
+
+
+def test_explain_from_files(call, tmp_path):
+    """What the plan's file has of a key that moves, and what its router knows of one that stays."""
+    values = [*[7] * 500, *range(-40, 40), *range(-40, 40)]
+    write_parquet(pa.table({"k": values}), tmp_path / "k.parquet")
+    router, plan = tmp_path / "router.json", tmp_path / "plan.json"
+    words = ("plan", tmp_path / "k.parquet", "--key", "k", "--router", router)
+    assert call(*words, "--tasks", 4, "--max-table", 0, "--apply")[0] == 0
+    before = router.read_text()
+    assert call(*words, "--out", plan, "--apply")[0] == 0
+    made = pr.Plan.from_json(plan.read_text())
+    home, moved = pr.Ring(4), next(v for v in made.migrations.values if v != 7)
+    assert explained(call, plan, moved)[1] == f"cost 2 ({2 / made.mean:.2%} of the mean load)"
+    stays = next(v for v in range(-1, -40, -1) if v not in made.table)
+    task = int(home.homes([stays])[0])
+    assert explained(call, plan, stays) == [str(stays), "at its home"]
+    for text in (before, router.read_text()):
+        router.write_text(text)
+        for flags in (["--router", router], [f"--router={router}", "--quiet"]):
+            said = explained(call, plan, stays, *flags)
+            assert said == [str(stays), f"at its home, task {task}"]
+    router.write_text(pr.Router(4, version=7).to_json())
+    code, _, err = call("explain", plan, stays, "--router", router)
+    assert code == 2
+    assert "--router: expected the one at version 1, which the plan is for, or the next, got" in err
+    code, _, err = call("explain", plan, "--txt")
+    assert code == 2
+    assert "--txt" in err
+
+
+def test_null_keys_are_named(call, tmp_path):
+    """A null before them does not change what other keys are taken for."""
+    texts = pr.Router(4, table={None: 3, "42": 2}).to_json()
+    (tmp_path / "texts.json").write_text(texts)
+    words = ("route", tmp_path / "texts.json", "--value", "42", "--value", "null")
+    assert call(*words)[1].splitlines() == [
+        "42: task 2 (in the table)",
+        "null: task 3 (in the table)",
+    ]
+    other = int(pr.Ring(4).homes(["null"])[0])
+    assert call(*words, "--text")[1].splitlines()[1] == f"null: task {other}"
+    (tmp_path / "both.json").write_text(pr.Router(4, table={"null": 1}).to_json())
+    _, out, _ = call("route", tmp_path / "both.json", "--value", "null")
+    assert out == "null: task 1 (in the table)\n"
+    rows = {"a": [None] * 300 + [1] * 300 + [*range(2, 90)], "b": ["x"] * 600 + [None, "y"] * 44}
+    write_parquet(pa.table(rows), tmp_path / "k.parquet")
+    plan = tmp_path / "plan.json"
+    words = ("plan", tmp_path / "k.parquet", "--key", "a", "--key", "b", "--tasks", 3)
+    assert call(*words, "--out", plan)[0] == 0
+    made = pr.Plan.from_json(plan.read_text())
+    for value in ((None, "x"), (1, "x"), (2, None), (3, "y")):
+        said = explained(call, plan, *("null" if part is None else part for part in value))
+        assert said == [line.strip() for line in made.explain(value).splitlines()]
+
+
 def test_route_values_and_files(call, files, tmp_path):
     router = tmp_path / "router.json"
     made = pr.Router(4, table={"customer-0": 3, "customer-1": 2})
