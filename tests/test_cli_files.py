@@ -170,6 +170,36 @@ def test_costs_and_states(call, files):
         assert one["load"] == pytest.approx(exact[value])
 
 
+@pytest.mark.parametrize(
+    ("engine", "keys", "reason"),
+    [
+        ("kafka", ["customer", "number"], "it has one key column"),
+        ("kafka", ["at"], "for keys of timestamp[us]"),
+        ("flink", ["at"], "for keys of timestamp[us]"),
+        ("flink", ["none"], "for keys that are null"),
+        ("kafka", ["late"], "for keys that are null"),
+        ("spark", ["large"], "for keys of uint64"),
+    ],
+)
+@pytest.mark.parametrize("more", [[], ["--interval", "7000"]])
+def test_an_engine_whose_hash_is_not_known_is_said(call, tmp_path, engine, keys, reason, more):
+    large = TABLE.column("bytes").cast(pa.uint64())
+    none = pa.array([None if n % 9 == 0 else n for n in range(TABLE.num_rows)])
+    late = pa.array([n % 5 if n < TABLE.num_rows // 2 else None for n in range(TABLE.num_rows)])
+    table = TABLE.append_column("large", large).append_column("none", none)
+    table = table.append_column("late", late)  # not in what is sampled
+    write_parquet(table, tmp_path / "o.parquet")
+    flags = [word for key in keys for word in ("--key", key)]
+    words = ("analyze", tmp_path / "o.parquet", *flags, "--engine", engine, *more)
+    code, out, err = call(*words, "--json")
+    assert code == 0
+    note = f"--engine {engine}: its own hash is not known here: {reason}"
+    assert err == f"note: {note}\n"
+    document = json.loads(out)
+    assert document["notes"] == [note]
+    assert [one["by"] for one in document["hash"]] == ["ring"]
+
+
 def test_few_counters_keep_their_bounds(call, files):
     code, out, _ = call(
         "analyze",

@@ -155,7 +155,10 @@ def find(one: Pass, ring: Ring, *, max_imbalance: float, max_table: int) -> Find
         HashLoad("ring", 1 + plan.imbalance_before, True, tuple(plan.loads_before.tolist())),
     ]
     if one.home is not None:
-        hashes.append(_engine(one, snapshot, one.home))
+        try:
+            hashes.append(_engine(one, snapshot, one.home))
+        except (TypeError, ValueError):  # of a hot key that the sample had not
+            one.no_home()
     return Findings(
         records=profile.records,
         total=profile.total,

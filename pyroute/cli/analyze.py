@@ -276,13 +276,18 @@ class _Reading:
         finally:
             source.close()
         expect_records(whole.profile.records, source)
+        found = find(whole, self._ring, **limits)
+        if whole.homeless:
+            self.notes.append(
+                f"--engine {self._engine}: its own hash is not known here: {whole.homeless}"
+            )
         if whole.pairs is not None:
             from pyroute.analyze.locality import stay
 
             self.stay = stay(whole.pairs, len(self._ring.tasks), **limits)
         names = [file.name for file in source.files]
         named = names[0] if len(names) == 1 else f"{len(names)} files"
-        return find(whole, self._ring, **limits), spans, named
+        return found, spans, named
 
     def _late(self, count: int) -> None:
         self.notes.append(
