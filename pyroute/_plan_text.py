@@ -69,8 +69,8 @@ def _loads(plan: Plan) -> list[str]:
     return rows
 
 
-def explain(plan: Plan, value: Any) -> str:
-    """Cost of a key, where it goes, and by which rule."""
+def explain(plan: Plan, value: Any, home: Any = None) -> str:
+    """Cost of a key, where it goes, and by which rule; `home` is that of a plan without one."""
     key = _identity(plan, value)
     moves = np.flatnonzero(plan.migrations.ids == key).tolist()
     lines = [repr(value), *_cost(plan, key)]
@@ -79,7 +79,7 @@ def explain(plan: Plan, value: Any) -> str:
         if _identity(plan, name) == key:
             limit = plan.facts.limit
             lines.append(f"dearer than a task may be loaded ({cost:g} > {limit:g}): on task {task}")
-    lines.append(("then " if moves else "") + _place(plan, int(key), value))
+    lines.append(("then " if moves else "") + _place(plan, int(key), value, home))
     return "\n  ".join(lines)
 
 
@@ -99,7 +99,7 @@ def identity(value: Any, named: bool) -> np.uint64:
 def _cost(plan: Plan, key: np.uint64) -> list[str]:
     snapshot = plan.snapshot
     if snapshot is None:
-        return []
+        return _cost_of_moves(plan, key)
     rows = np.flatnonzero(snapshot.ids == key)
     if not len(rows):
         return ["nothing was seen of it: cost 0, state size 0"]
@@ -107,6 +107,17 @@ def _cost(plan: Plan, key: np.uint64) -> list[str]:
     rank = int((snapshot.costs > cost).sum()) + 1
     share = f" ({cost / plan.mean:.2%} of the mean load)" if plan.mean > 0 else ""
     return [f"cost {cost:g}{share}, rank {rank} of {len(snapshot)}, state {in_bytes(size)}"]
+
+
+def _cost_of_moves(plan: Plan, key: np.uint64) -> list[str]:
+    """Of a plan that was read, which knows what those keys cost that move."""
+    moves = plan.migrations
+    rows = np.flatnonzero(moves.ids == key)
+    if len(rows) != 1:  # several are parts of a split key
+        return []
+    cost = float(moves.costs[rows[0]])
+    share = f" ({cost / plan.mean:.2%} of the mean load)" if plan.mean > 0 else ""
+    return [f"cost {cost:g}{share}"]
 
 
 def _move(plan: Plan, at: int) -> str:
@@ -130,14 +141,14 @@ def _move(plan: Plan, at: int) -> str:
     )
 
 
-def _place(plan: Plan, key: int, value: Any) -> str:
+def _place(plan: Plan, key: int, value: Any, home: Any) -> str:
     tabled = plan.table.by_id().get(key)
     if tabled is not None:
         return f"in the table: task {tabled}"
     splits = dict(zip(plan.after.split_keys.ids.tolist(), plan.after.split_tasks, strict=True))
     if key in splits:
         return f"split over tasks {', '.join(map(str, splits[key]))}"
-    home = plan.home or (plan.router.home if plan.router is not None else None)
+    home = plan.home or (plan.router.home if plan.router is not None else home)
     if home is None or not plan.facts.named:
         return "at its home"
     return f"at its home, task {int(home.homes([value])[0])}"

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -169,6 +170,36 @@ def test_costs_and_states(call, files):
         assert one["load"] == pytest.approx(exact[value])
 
 
+@pytest.mark.parametrize(
+    ("engine", "keys", "reason"),
+    [
+        ("kafka", ["customer", "number"], "it has one key column"),
+        ("kafka", ["at"], "for keys of timestamp[us]"),
+        ("flink", ["at"], "for keys of timestamp[us]"),
+        ("flink", ["none"], "for keys that are null"),
+        ("kafka", ["late"], "for keys that are null"),
+        ("spark", ["large"], "for keys of uint64"),
+    ],
+)
+@pytest.mark.parametrize("more", [[], ["--interval", "7000"]])
+def test_an_engine_whose_hash_is_not_known_is_said(call, tmp_path, engine, keys, reason, more):
+    large = TABLE.column("bytes").cast(pa.uint64())
+    none = pa.array([None if n % 9 == 0 else n for n in range(TABLE.num_rows)])
+    late = pa.array([n % 5 if n < TABLE.num_rows // 2 else None for n in range(TABLE.num_rows)])
+    table = TABLE.append_column("large", large).append_column("none", none)
+    table = table.append_column("late", late)  # not in what is sampled
+    write_parquet(table, tmp_path / "o.parquet")
+    flags = [word for key in keys for word in ("--key", key)]
+    words = ("analyze", tmp_path / "o.parquet", *flags, "--engine", engine, *more)
+    code, out, err = call(*words, "--json")
+    assert code == 0
+    note = f"--engine {engine}: its own hash is not known here: {reason}"
+    assert err == f"note: {note}\n"
+    document = json.loads(out)
+    assert document["notes"] == [note]
+    assert [one["by"] for one in document["hash"]] == ["ring"]
+
+
 def test_few_counters_keep_their_bounds(call, files):
     code, out, _ = call(
         "analyze",
@@ -303,6 +334,42 @@ def test_keys_of_json_as_text(call, tmp_path):
     assert loads == {**texts, "1": 1 + 6}
 
 
+def test_line_breaks_in_fields_of_csv(call, tmp_path):
+    """Of which one is where a block of what is parsed at a time ends."""
+    text = '"' + "a line, and\n" * 60_000 + '"'
+    path = tmp_path / "notes.csv"
+    path.write_text("k,note,n\n" + "".join(f"key-{i % 3},{text},{i}\n" for i in range(15)))
+    assert path.stat().st_size > 2 * source.BLOCK
+    code, out, err = call("analyze", path, "--key", "k", "--cost", "n", "--json")
+    assert (code, err) == (0, "")
+    assert {decoded(o["key"]): o["load"] for o in json.loads(out)["hot_keys"]} == {
+        f"key-{k}": sum(range(k, 15, 3)) for k in range(3)
+    }
+
+
+@pytest.mark.parametrize(("between", "word"), [(";", ";"), ("\t", r"\t"), ("|", "|")])
+def test_delimiter(call, tmp_path, between, word):
+    path, router = tmp_path / "o.csv", tmp_path / "router.json"
+    pc.write_csv(TABLE.select(["customer", "ms"]), path, pc.WriteOptions(delimiter=between))
+    flags = [path, "--key", "customer"]
+    code, _, err = call("analyze", *flags)
+    assert code == 2
+    assert f"expected commas between columns: --delimiter '{word}'" in err
+    flags += ["--delimiter", word]
+    code, out, err = call("analyze", *flags, "--top", 999, "--json")
+    assert (code, err) == (0, "")
+    exact = Counter(TABLE.column("customer").to_pylist())
+    assert {value: one["records"] for value, one in found(out)[1].items()} == exact
+    line = next(x for x in json.loads(out)["next"] if x.startswith("pyroute plan "))
+    assert shlex.split(line)[shlex.split(line).index("--delimiter") + 1] == word
+    planned = [*flags, "--tasks", 4, "--router", router, "--apply", "--json"]
+    assert call("plan", *planned)[0] == 0
+    code, out, _ = call("route", router, *flags, "--json")
+    assert sum(json.loads(out)["records"].values()) == TABLE.num_rows
+    code, out, _ = call("simulate", *flags, "--interval", 5000, "--json")
+    assert [one["records"] for one in json.loads(out)["intervals"]] == [5000] * 4
+
+
 def test_stdin_keeps_its_name(files):
     done = subprocess.run(
         [sys.executable, "-m", "pyroute", "analyze", "-", "--key", "nope"],
@@ -388,6 +455,35 @@ def test_splitting_is_advised_where_it_helps(call, tmp_path):
     assert "mergeable=True" in "".join(json.loads(out)["next"])
 
 
+def test_the_worst_hash_is_judged(call, tmp_path):
+    """Keys that the ring spreads evenly may be together where the job runs on Spark's own hash."""
+    numbers = np.arange(4000)
+    ring, spark = pr.Ring(4).homes(numbers), pr.SparkHash(4, "bigint").homes(numbers)
+    keys = [numbers[(ring == task) & (spark == 1)][:20] for task in range(4)]
+    write_parquet(pa.table({"k": np.concatenate(keys)}), tmp_path / "a.parquet")
+    _, out, _ = call("analyze", tmp_path / "a.parquet", "--key", "k", "--tasks", 4, "--json")
+    document = json.loads(out)
+    assert [one["max_by_mean"] for one in document["hash"]] == [1, 4]
+    assert "su.balance(df, 'k', tasks=4)" in document["next"][0]
+
+
+@pytest.mark.parametrize("cost", [None, "c"])
+def test_the_chance_of_a_sample_is_no_skew(call, tmp_path, cost):
+    """Where few keys are followed the loads by Spark's hash are told from one row of 32."""
+    random = np.random.default_rng(5)
+    table = {"k": np.arange(120_000), "c": random.uniform(1, 3, 120_000)}
+    write_parquet(pa.table(table), tmp_path / "a.parquet")
+    words = ["analyze", tmp_path / "a.parquet", "--key", "k", "--tasks", 100, "--capacity", 50]
+    _, out, _ = call(*words, *(["--cost", cost] if cost else []), "--json")
+    document = json.loads(out)
+    spark = document["hash"][1]
+    loads = np.bincount(pr.SparkHash(100, "bigint").homes(table["k"]), minlength=100)
+    assert loads.max() / loads.mean() < 1.1
+    assert spark["max_by_mean"] > 1.25
+    assert not spark["exact"]
+    assert document["next"] == ["nothing to balance: hashing is even enough for these tasks"]
+
+
 def test_titles_are_whole_lines(call, tmp_path):
     write_parquet(pa.table({"k": [1]}), tmp_path / "one.parquet")
     code, out, _ = call("analyze", tmp_path / "one.parquet", "--key", "k", "--interval", 1)
@@ -398,13 +494,58 @@ def test_titles_are_whole_lines(call, tmp_path):
     assert "1 record, 1 key of k" in out
 
 
-def test_the_next_line_runs(call, files, tmp_path, monkeypatch):
+NEXT = {
+    "plain": ("orders.parquet", []),
+    "told": ("commas", ["--format", "csv", "--text", "--cost", "ms", "--state", "bytes"]),
+    "limits": ("orders.csv", ["--max-imbalance", 0.2, "--max-table", 7, "--capacity", 900]),
+}
+
+
+@pytest.mark.parametrize("case", NEXT)
+@pytest.mark.parametrize("way", ["file", "stdin"])
+def test_the_next_line_runs(call, files, tmp_path, monkeypatch, case, way):
+    """As it stands, with all that `analyze` was told; for what stdin held there is FILE."""
     monkeypatch.chdir(tmp_path)
-    code, out, _ = call("analyze", files / "orders.parquet", "--key", "customer", "--json")
+    name, more = NEXT[case]
+    words = ["analyze", files / name if way == "file" else "-", "--key", "customer", *more]
+    if way == "file":
+        code, out, _ = call(*words, "--tasks", 5, "--json")
+    else:
+        done = subprocess.run(
+            [sys.executable, "-m", "pyroute", *map(str, words), "--tasks", "5", "--json"],
+            input=(files / name).read_bytes(),
+            capture_output=True,
+            timeout=300,
+        )
+        code, out = done.returncode, done.stdout
+    assert code == 0
     line = next(x for x in json.loads(out)["next"] if x.startswith("pyroute plan "))
-    code, _, err = call("plan", *line.split()[2:])
+    if way == "stdin":
+        assert line.startswith("pyroute plan FILE ")
+        line = line.replace("FILE", str(files / name), 1)
+    code, _, err = call("plan", *shlex.split(line, comments=True)[2:])
     assert (code, err) == (0, "")
-    assert {p.name for p in tmp_path.iterdir()} >= {"plan.json", "router.json"}
+    assert {p.name for p in tmp_path.iterdir()} == {"plan.json", "router.json"}
+    plan = pr.Plan.from_json((tmp_path / "plan.json").read_text())
+    wanted = dict(zip(more[::2], more[1::2], strict=True)) if case == "limits" else {}
+    assert plan.options["max_imbalance"] == wanted.get("--max-imbalance", 0.08)
+    assert plan.options["max_table"] == wanted.get("--max-table", 3000)
+    for word in map(str, more):
+        assert word in shlex.split(line)
+
+
+def test_what_splits_keys_is_said_with_what_it_needs(call, tmp_path):
+    """A key that is too hot: the line to copy gives one row for each key."""
+    call("sample", tmp_path / "o.parquet", "--rows", 20_000)
+    words = ("analyze", tmp_path / "o.parquet", "--key", "customer", "--tasks", 8)
+    code, out, _ = call(*words, "--json")
+    assert code == 0
+    whole, split, plan = json.loads(out)["next"]
+    balance = "import spark_udf as su; b = su.balance(df, 'customer', tasks=8"
+    assert whole == f"{balance})  # PySpark; then b.group_by() or b.join(other)"
+    merged = "b.apply_by_key(f, schema, merge=g)  # only if partial results can be merged"
+    assert split == f"{balance}, mergeable=True); {merged}"
+    assert plan.endswith(" --apply  # --mergeable, only if partial results can be merged")
 
 
 def test_hashed_keys_show_none(call, files, tmp_path):
@@ -498,6 +639,44 @@ def test_plans_know_the_past_alone(call, tmp_path):
     assert rows[0]["max_by_mean_planned"] == rows[0]["max_by_mean_hash"]
     assert rows[1]["max_by_mean_planned"] < rows[1]["max_by_mean_hash"] - 0.1
     assert rows[2]["max_by_mean_planned"] > rows[1]["max_by_mean_planned"] + 0.1  # other hot keys
+
+
+@pytest.mark.parametrize("zone", ["Z", "+02:00", ""])
+def test_times_as_text_with_a_zone(call, tmp_path, zone):
+    """As JSON lines have them: fractions of a second keep Arrow from reading them itself."""
+    times = [f"2024-05-01T12:{m:02}:00.123{zone}" for m in (0, 4, 5, 11)]
+    rows = [json.dumps({"k": i, "at": at}) + "\n" for i, at in enumerate(times)]
+    (tmp_path / "t.jsonl").write_text("".join(rows))
+    (tmp_path / "t.csv").write_text("k,at\n" + "".join(f"{i},{at}\n" for i, at in enumerate(times)))
+    for name in ("t.jsonl", "t.csv"):
+        code, out, err = call(
+            *("simulate", tmp_path / name, "--key", "k", "--interval", "5m", "--time", "at"),
+            "--json",
+        )
+        assert (code, err) == (0, "")
+        found = {row["interval"]: row["records"] for row in json.loads(out)["intervals"]}
+        hour = "10" if zone == "+02:00" else "12"
+        assert found == {
+            f"2024-05-01 {hour}:{m}:00": n for m, n in (("00", 2), ("05", 1), ("10", 1))
+        }
+
+
+@pytest.mark.parametrize("command", ["simulate", "analyze"])
+def test_numbers_have_one_unit_for_all(call, monkeypatch, tmp_path, command):
+    """That of the first rows, which is said: it is not taken anew from batch to batch."""
+    monkeypatch.setattr(source, "ROWS", 2)
+    times = pa.array([0, 60, 10**10, 3 * 10**11])
+    write_parquet(pa.table({"k": [1, 2, 3, 4], "at": times}), tmp_path / "t.parquet")
+    words = (command, tmp_path / "t.parquet", "--key", "k", "--interval", "1m", "--time", "at")
+    code, out, err = call(*words, "--json")
+    assert code == 0
+    assert "note: at: numbers, taken for times in s by the size of the first ones" in err
+    assert len(json.loads(out)["intervals"]) == 4
+    times = pa.array([0, 60, 10**10, 10**13])
+    write_parquet(pa.table({"k": [1, 2, 3, 4], "at": times}), tmp_path / "t.parquet")
+    code, _, err = call(*words)
+    assert code == 2
+    assert "column 'at': expected times in s, as the first are, got 1e+13" in err
 
 
 def test_late_records_are_told(call, tmp_path):
@@ -788,6 +967,66 @@ def test_explain_and_diff(call, files, tmp_path):
     assert call("diff", plans[0], plans[0])[1].startswith("equal tables")
 
 
+def explained(call, *words):
+    code, out, err = call("explain", *words)
+    assert (code, err) == (0, "")
+    return [line.strip() for line in out.splitlines()]
+
+
+def test_explain_from_files(call, tmp_path):
+    """What the plan's file has of a key that moves, and what its router knows of one that stays."""
+    values = [*[7] * 500, *range(-40, 40), *range(-40, 40)]
+    write_parquet(pa.table({"k": values}), tmp_path / "k.parquet")
+    router, plan = tmp_path / "router.json", tmp_path / "plan.json"
+    words = ("plan", tmp_path / "k.parquet", "--key", "k", "--router", router)
+    assert call(*words, "--tasks", 4, "--max-table", 0, "--apply")[0] == 0
+    before = router.read_text()
+    assert call(*words, "--out", plan, "--apply")[0] == 0
+    made = pr.Plan.from_json(plan.read_text())
+    home, moved = pr.Ring(4), next(v for v in made.migrations.values if v != 7)
+    assert explained(call, plan, moved)[1] == f"cost 2 ({2 / made.mean:.2%} of the mean load)"
+    stays = next(v for v in range(-1, -40, -1) if v not in made.table)
+    task = int(home.homes([stays])[0])
+    assert explained(call, plan, stays) == [str(stays), "at its home"]
+    for text in (before, router.read_text()):
+        router.write_text(text)
+        for flags in (["--router", router], [f"--router={router}", "--quiet"]):
+            said = explained(call, plan, stays, *flags)
+            assert said == [str(stays), f"at its home, task {task}"]
+    router.write_text(pr.Router(4, version=7).to_json())
+    code, _, err = call("explain", plan, stays, "--router", router)
+    assert code == 2
+    assert "--router: expected the one at version 1, which the plan is for, or the next, got" in err
+    code, _, err = call("explain", plan, "--txt")
+    assert code == 2
+    assert "--txt" in err
+
+
+def test_null_keys_are_named(call, tmp_path):
+    """A null before them does not change what other keys are taken for."""
+    texts = pr.Router(4, table={None: 3, "42": 2}).to_json()
+    (tmp_path / "texts.json").write_text(texts)
+    words = ("route", tmp_path / "texts.json", "--value", "42", "--value", "null")
+    assert call(*words)[1].splitlines() == [
+        "42: task 2 (in the table)",
+        "null: task 3 (in the table)",
+    ]
+    other = int(pr.Ring(4).homes(["null"])[0])
+    assert call(*words, "--text")[1].splitlines()[1] == f"null: task {other}"
+    (tmp_path / "both.json").write_text(pr.Router(4, table={"null": 1}).to_json())
+    _, out, _ = call("route", tmp_path / "both.json", "--value", "null")
+    assert out == "null: task 1 (in the table)\n"
+    rows = {"a": [None] * 300 + [1] * 300 + [*range(2, 90)], "b": ["x"] * 600 + [None, "y"] * 44}
+    write_parquet(pa.table(rows), tmp_path / "k.parquet")
+    plan = tmp_path / "plan.json"
+    words = ("plan", tmp_path / "k.parquet", "--key", "a", "--key", "b", "--tasks", 3)
+    assert call(*words, "--out", plan)[0] == 0
+    made = pr.Plan.from_json(plan.read_text())
+    for value in ((None, "x"), (1, "x"), (2, None), (3, "y")):
+        said = explained(call, plan, *("null" if part is None else part for part in value))
+        assert said == [line.strip() for line in made.explain(value).splitlines()]
+
+
 def test_route_values_and_files(call, files, tmp_path):
     router = tmp_path / "router.json"
     made = pr.Router(4, table={"customer-0": 3, "customer-1": 2})
@@ -868,6 +1107,13 @@ def test_sample(call, tmp_path, monkeypatch):
     assert call("sample", "a.parquet", "--rows", 5000)[0] == 0
     assert call("sample", "b.parquet", "--rows", 5000)[0] == 0
     assert Path("a.parquet").read_bytes() == Path("b.parquet").read_bytes()
+    before = Path("a.parquet").read_bytes()
+    code, out, err = call("sample", "a.parquet", "--rows", 100)
+    assert (code, out) == (2, "")
+    assert err == "pyroute sample: a.parquet: is there already; --force writes over it\n"
+    assert Path("a.parquet").read_bytes() == before
+    assert call("sample", "b.parquet", "--rows", 100, "--force")[0] == 0
+    assert pq.read_metadata("b.parquet").num_rows == 100
     code, out, _ = call("analyze", "a.parquet", "--key", "customer", "--json")
     assert decoded(json.loads(out)["hot_keys"][0]["key"]) == "marketplace"
     code, out, _ = call("analyze", "--sample")
@@ -954,6 +1200,8 @@ READING = [
     (["{noise.jsonl}", "--key", "customer"], "noise.jsonl: not readable as jsonl"),
     (["{orders}", "--key", "customer", "--format", "csv"], "orders.parquet: "),
     (["{orders}", "--key", "customer", "--format", "xls"], "--format: expected parquet, csv"),
+    (["{orders}", "--key", "customer", "--delimiter", ";"], "expected CSV with it, got parquet"),
+    (["{head.csv}", "--key", "customer", "--delimiter", ";;"], "expected one ASCII character"),
     (["{mixed.csv}", "--key", "customer"], "--text reads the key's columns as text"),
     (["{twice.csv}", "--key", "customer"], "twice.csv: column 'customer' is there twice"),
     (["{array.json}", "--key", "customer"], "array.json: expected JSON lines, one object in each"),
@@ -1141,6 +1389,35 @@ def test_events_that_are_not_as_spark_writes_them(call, tmp_path):
     code, out, err = call("analyze", "--spark-log", tmp_path / "log")
     assert (code, err) == (0, "")
     assert "job (local-1): none of 0 stages waits for one task (the log is not complete" in out
+
+
+def test_cores_are_those_that_were_there_at_one_time(tmp_path):
+    """An executor that takes the place of another adds none."""
+    from pyroute.analyze.spark_log import read_log
+
+    def added(number, cores):
+        info = {"Host": "h", "Total Cores": cores}
+        return {"Event": "SparkListenerExecutorAdded", "Executor ID": number, "Executor Info": info}
+
+    def removed(number):
+        return {"Event": "SparkListenerExecutorRemoved", "Executor ID": number}
+
+    events = [added("1", 4), added("2", 2), removed("1"), added("3", 3), removed("2")]
+    (tmp_path / "log").write_text("\n".join(map(json.dumps, events)))
+    assert read_log(tmp_path / "log").cores == 6
+
+
+def test_files_that_are_not_here_are_not_named():
+    """The log may be from another machine."""
+    from pyroute.analyze.spark_log import Application, Operator, Stage
+    from pyroute.cli.spark_log import next_lines
+
+    operator = Operator("Window", ("k",), "", (__file__, "/nowhere/at/all.parquet"))
+    times = {"tasks": 8, "seconds": 9.0, "longest": 9.0, "median": 1.0, "lost": 5.0}
+    rows = {"most_rows": 90, "median_rows": 10, "most_bytes": 90, "median_bytes": 10}
+    stage = Stage(number=1, name="", operator=operator, **times, **rows)
+    lines = next_lines(Application(Path("log"), "job", "1", (stage,), 2, 8, True))
+    assert lines[0] == "pyroute analyze FILE --key k --tasks 8"
 
 
 def test_columns_with_spaces_can_be_copied():

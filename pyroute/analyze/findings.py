@@ -35,6 +35,8 @@ class HashLoad:
     exact: bool
     """False where the keys that are not hot were sampled."""
     loads: tuple[float, ...]
+    doubt: float = 0.0
+    """So much of `max_by_mean` may be the chance of a sample."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,8 @@ class Findings:
 
     @property
     def skewed(self) -> bool:
-        """Whether hashing leaves a task with a load that matters above the mean."""
-        return self.hashes[0].max_by_mean > 1.1
+        """Whether a hash, of those that are shown, leaves a task with much more than the mean."""
+        return any(one.max_by_mean - one.doubt > 1.1 for one in self.hashes)
 
     def _beside(self, listed: int) -> float:
         """The most load of a key that is not among the first, whether it was followed or not."""
@@ -153,7 +155,10 @@ def find(one: Pass, ring: Ring, *, max_imbalance: float, max_table: int) -> Find
         HashLoad("ring", 1 + plan.imbalance_before, True, tuple(plan.loads_before.tolist())),
     ]
     if one.home is not None:
-        hashes.append(_engine(one, snapshot, one.home))
+        try:
+            hashes.append(_engine(one, snapshot, one.home))
+        except (TypeError, ValueError):  # of a hot key that the sample had not
+            one.no_home()
     return Findings(
         records=profile.records,
         total=profile.total,
@@ -183,9 +188,14 @@ def _engine(one: Pass, snapshot: Snapshot, home: EngineHome) -> HashLoad:
     rest = one.profile.total - float(snapshot.costs.sum())
     seen = float(one.sampled.sum())
     exact = rest <= 1e-9 * max(1.0, one.profile.total)
+    doubt = 0.0
     if not exact:
         loads += one.sampled * (rest / seen) if seen > 0 else rest / one.tasks
-    return HashLoad(str(one.engine), max_by_mean(loads), exact, tuple(loads.tolist()))
+    if not exact and seen > 0:
+        # The greatest of so many normal errors, of records that are spread evenly.
+        chance = math.sqrt(2 * math.log(max(2, one.tasks)) * one.tasks * one.squares) / seen
+        doubt = chance * rest / one.profile.total
+    return HashLoad(str(one.engine), max_by_mean(loads), exact, tuple(loads.tolist()), doubt)
 
 
 def _tables(

@@ -160,6 +160,7 @@ def intervals(
     whole: Pass | None = None,
     advance: Callable[[int, int], None] | None = None,
     late: Callable[[int], None] | None = None,
+    taken: Callable[[str], None] | None = None,
 ) -> Iterator[Interval]:
     """The intervals of a source, in the order of its records.
 
@@ -179,6 +180,8 @@ def intervals(
         Told rows and bytes that were read.
     late
         Told how many records came after their interval was closed; they count in the next.
+    taken
+        Told the unit that times which are numbers were taken to be in.
     """
     tell = advance or nothing
     made = Pass(columns, capacity=capacity, bits=_bits(ring))
@@ -203,6 +206,8 @@ def intervals(
         yield router.close(made, cutter.label(number))
     if late is not None and cutter.late:
         late(cutter.late)
+    if taken is not None and cutter.unit is not None:
+        taken(cutter.unit)
 
 
 def _bits(ring: Ring) -> int:
@@ -217,6 +222,8 @@ class _Cutter:
         self._seen = 0
         self._now: int | None = None
         self.late = 0
+        self.unit: str | None = None
+        """Of times that are numbers; that of the first rows holds for all."""
 
     def cut(self, batch: Batch) -> Iterator[tuple[int, Batch]]:
         """Parts of a batch with the number of their interval."""
@@ -228,7 +235,8 @@ class _Cutter:
         else:
             assert self._time is not None
             assert self._spans.micros is not None
-            index = micros(batch, self._time) // self._spans.micros
+            found, self.unit = micros(batch, self._time, self.unit)
+            index = found // self._spans.micros
             least = int(index[0]) if self._now is None else self._now
             reached = np.maximum.accumulate(np.maximum(index, least))
             self.late += int((index < reached).sum())
@@ -252,32 +260,50 @@ class _Cutter:
         return at.isoformat(sep=" ", timespec="seconds" if not at.microsecond else "milliseconds")
 
 
-def micros(batch: Batch, name: str) -> npt.NDArray[np.int64]:
-    """A column of times in microseconds; numbers are seconds, ms, us or ns by their size."""
+def micros(
+    batch: Batch, name: str, unit: str | None = None
+) -> tuple[npt.NDArray[np.int64], str | None]:
+    """A column of times in microseconds, and the unit of those that are numbers.
+
+    Numbers are seconds, ms, us or ns: as `unit` says, or else by their size. Texts with a zone
+    become times in UTC.
+    """
     column = batch.data.column(name)
     kind = column.type
     where = f"{batch.file.name}: column {name!r}"
     if column.null_count:
         raise InputError(f"{where}: expected a time in every row, got a null")
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        try:
-            column = column.cast(pa.timestamp("us"))
-        except pa.ArrowInvalid as error:
-            raise InputError(f"{where}: expected times, got {kind}: {error}") from error
+        column = _parsed(column, where)
         kind = column.type
     if pa.types.is_timestamp(kind):
-        return as_numpy(column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()))
+        return as_numpy(column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())), unit
     if pa.types.is_date(kind):
-        return as_numpy(column.cast(pa.timestamp("us")).cast(pa.int64()))
+        return as_numpy(column.cast(pa.timestamp("us")).cast(pa.int64())), unit
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         numbers = as_numpy(column.cast(pa.float64(), safe=False))
         if not np.isfinite(numbers).all():
             raise InputError(f"{where}: expected finite times, got one that is not")
         most = float(np.abs(numbers).max()) if len(numbers) else 0.0
-        scale = next((s for limit, s in _SCALES if most < limit), 1e-3)
-        whole: npt.NDArray[np.int64] = np.round(numbers * scale).astype(np.int64)
-        return whole
+        unit = unit or next((u for limit, u in _SIZES if most < limit), "ns")
+        scale = _SCALES[unit]
+        if not most * scale < 1 << 63:
+            raise InputError(f"{where}: expected times in {unit}, as the first are, got {most:g}")
+        return np.round(numbers * scale).astype(np.int64), unit
     raise InputError(f"{where}: expected times, got {kind}")
 
 
-_SCALES = ((1e11, 1e6), (1e14, 1e3), (1e17, 1.0))
+def _parsed(column: pa.Array, where: str) -> pa.Array:
+    """Times from text, with a zone or without one."""
+    try:
+        return column.cast(pa.timestamp("us"))
+    except pa.ArrowInvalid as error:
+        try:
+            return column.cast(pa.timestamp("us", "UTC"))
+        except pa.ArrowInvalid as zoned:
+            told = error if "expected a zone offset" in str(zoned) else zoned
+            raise InputError(f"{where}: expected times, got {column.type}: {told}") from error
+
+
+_SIZES = ((1e11, "s"), (1e14, "ms"), (1e17, "us"))
+_SCALES = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}

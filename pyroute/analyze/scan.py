@@ -143,8 +143,12 @@ class Pass:
         self.profile = KeyProfile(capacity, bits)
         self.tasks, self.engine = tasks, engine
         self.home: EngineHome | None = None
+        self.homeless = ""
+        """Why the engine's homes are not known, where they were asked for."""
         self.sampled: npt.NDArray[np.float64] = np.zeros(tasks)
         """Per task of the engine, the sampled load of keys that are not monitored."""
+        self.squares = 0.0
+        """Of the sampled loads of single rows, summed: how far chance may have taken `sampled`."""
         self.types: tuple[Any, ...] = ()
         self.first: File | None = None
         """Where rows came from first."""
@@ -173,6 +177,10 @@ class Pass:
         self.types = tuple(schema.field(name).type for name in self.columns.keys)
         if self.engine is not None:
             self.home = engine_home(self.engine, self.tasks, self.types)
+            if self.home is None:
+                several = self.engine == "kafka" and len(self.types) > 1
+                kinds = ", ".join(map(str, self.types))
+                self.homeless = "it has one key column" if several else f"for keys of {kinds}"
 
     def _sample(self, data: Any, costs: npt.NDArray[np.float64] | None) -> None:
         assert self.home is not None
@@ -182,11 +190,16 @@ class Pass:
         try:
             homes = self.home._core.homes(keys)
         except (TypeError, ValueError):  # a null, where the engine knows none
-            self.home = None
+            self.no_home()
             return
         rest = self.profile._core.find(keys) == 0
         weights = None if costs is None else costs[:rows][rest]
         self.sampled += np.bincount(homes[rest], weights, minlength=self.tasks)
+        self.squares += float(rest.sum() if weights is None else (weights**2).sum())
+
+    def no_home(self) -> None:
+        """The engine takes the columns, and not a value in them: a null."""
+        self.home, self.homeless = None, "for keys that are null"
 
     def merge(self, other: Pass) -> None:
         """Add what another thread saw."""
@@ -201,10 +214,12 @@ class Pass:
             keys = ", ".join(self.columns.keys)
             raise InputError(f"{other.first.name}: {keys}: {text}") from error
         self.sampled += other.sampled
+        self.squares += other.squares
         if not self.types:
             self.types, self.home, self.first = other.types, other.home, other.first
+            self.homeless = other.homeless
         elif other.types and other.home is None:
-            self.home = None
+            self.home, self.homeless = None, self.homeless or other.homeless
 
 
 def scan(

@@ -110,11 +110,14 @@ class Source:
         Columns to read, each once; none means all of them.
     texts
         Columns of CSV and JSON that are text, whatever they look like.
+    delimiter
+        What is between the columns of CSV; None is a comma, or a tab where the name says so.
     """
 
     files: tuple[File, ...]
     columns: tuple[str, ...]
     texts: tuple[str, ...] = ()
+    delimiter: str | None = None
     _spooled: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -125,6 +128,7 @@ class Source:
         *,
         kind: str | None = None,
         texts: Sequence[str] = (),
+        delimiter: str | None = None,
     ) -> Source:
         """Files by path, directory, glob or "-"; raises `InputError` where there are none."""
         if not names:
@@ -132,7 +136,8 @@ class Source:
         if kind is not None and kind not in FORMATS:
             raise InputError(f"--format: expected {', '.join(FORMATS)}, got {kind}")
         files = [file for name in names for file in _files(str(name), kind)]
-        return cls(tuple(files), tuple(dict.fromkeys(columns)), tuple(texts))
+        between = None if delimiter is None else _delimiter(delimiter, files)
+        return cls(tuple(files), tuple(dict.fromkeys(columns)), tuple(texts), between)
 
     @property
     def size(self) -> int:
@@ -143,6 +148,13 @@ class Source:
     def wanted(self) -> list[str] | None:
         """The columns as pyarrow takes them."""
         return list(self.columns) or None
+
+    def parsed(self, file: File) -> Any:
+        """How pyarrow is to parse a file of CSV, whose fields may have line breaks in them."""
+        import pyarrow.csv as pc
+
+        between = self.delimiter or ("\t" if file.is_tabbed else ",")
+        return pc.ParseOptions(delimiter=between, newlines_in_values=True)
 
     @property
     def is_parquet(self) -> bool:
@@ -211,6 +223,15 @@ def _files(name: str, kind: str | None) -> list[File]:
             raise InputError(f"{name}: expected a pattern of files that exist, got no match")
         return [file for match in _with_bytes(name, matches) for file in _files(match, kind)]
     raise InputError(f"{name}: no such file or directory{_near(path)}")
+
+
+def _delimiter(text: str, files: Sequence[File]) -> str:
+    found = "\t" if text == r"\t" else text
+    if len(found) != 1 or not found.isascii() or found in '"\r\n':
+        raise InputError(f"--delimiter: expected one ASCII character, or \\t, got {text!r}")
+    if not any(file.kind == "csv" for file in files):
+        raise InputError(f"--delimiter: expected CSV with it, got {files[0].kind}")
+    return found
 
 
 def _with_bytes(name: str, paths: Iterable[str]) -> list[str]:
@@ -370,7 +391,7 @@ def _csv(source: Source, file: File, advance: Callable[[int], None]) -> Iterator
             reader = pc.open_csv(
                 stream,
                 read_options=pc.ReadOptions(block_size=BLOCK),
-                parse_options=pc.ParseOptions(delimiter="\t" if file.is_tabbed else ","),
+                parse_options=source.parsed(file),
                 convert_options=pc.ConvertOptions(
                     include_columns=source.wanted,
                     column_types=dict.fromkeys(source.texts, pa.string()),
@@ -379,39 +400,46 @@ def _csv(source: Source, file: File, advance: Callable[[int], None]) -> Iterator
                 ),
             )
         except (pa.ArrowKeyError, KeyError) as error:
-            _expect_header(file, source.columns, error)
+            _expect_header(source, file, error)
             raise
         with reader:
             if file.path != "-":
-                _expect_once(file, source.columns or reader.schema.names)
+                _expect_once(source, file, source.columns or reader.schema.names)
             start = 0
             for data in reader:
                 yield Batch(data, file, start)
                 start += data.num_rows
 
 
-def _expect_header(file: File, columns: Sequence[str], error: Exception) -> None:
+def _expect_header(source: Source, file: File, error: Exception) -> None:
     if file.path == "-":
         raise InputError(f"stdin: {str(error).strip(chr(39))}") from error
-    expect_columns(file, _header(file), columns)
+    names = _header(source, file)
+    if len(names) == 1:
+        for between in (";", "\t", "|"):
+            if set(source.columns) <= {name.strip('"') for name in names[0].split(between)}:
+                shown = r"'\t'" if between == "\t" else f"'{between}'"
+                raise InputError(
+                    f"{file.name}: expected commas between columns: --delimiter {shown}"
+                ) from error
+    expect_columns(file, names, source.columns)
 
 
-def _expect_once(file: File, columns: Sequence[str]) -> None:
+def _expect_once(source: Source, file: File, columns: Sequence[str]) -> None:
     """Of two columns of one name the reader would take the first, and say nothing."""
-    names = _header(file)
+    names = _header(source, file)
     for column in dict.fromkeys(columns):
         if names.count(column) > 1:
             raise InputError(f"{file.name}: column {column!r} is there twice")
 
 
-def _header(file: File) -> list[str]:
+def _header(source: Source, file: File) -> list[str]:
     """The names in the first line of a file of text."""
     import pyarrow.csv as pc
 
     with _stream(file, nothing) as stream:
-        options = pc.ParseOptions(delimiter="\t" if file.is_tabbed else ",")
         read = pc.ReadOptions(block_size=BLOCK)
-        with pc.open_csv(stream, read_options=read, parse_options=options) as reader:
+        with pc.open_csv(stream, read_options=read, parse_options=source.parsed(file)) as reader:
             return list(reader.schema.names)
 
 

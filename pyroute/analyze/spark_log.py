@@ -1,8 +1,8 @@
 """Spark's event logs: which stages wait for one task, what that costs, and whose keys it is.
 
 A log is a file of JSON lines, or a directory `eventlog_v2_*` of such files in order; plain, or
-compressed by zstd, lz4 or snappy. One that is still being written, or was cut off, is read as far
-as it goes.
+compressed by zstd, lz4 or snappy. Of such a directory the last file that Spark compacted stands for
+all before it. One that is still being written, or was cut off, is read as far as it goes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import re
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -29,9 +29,12 @@ LEAST_SECONDS = 0.1
 """... and is that much longer."""
 LEAST_GAIN = 0.05  # seconds
 
-_EVENTS = re.compile(r"events_(\d+)_.*")
-_COLUMN = re.compile(r"([A-Za-z_][\w.\- ]*?)#\d+L?")
+_EVENTS = re.compile(r"events_(\d+)_.*?(\.compact)?")
+_COLUMN = re.compile(r"([^\W\d][\w.\- ]*?)#\d+L?")
+_JOIN = re.compile(r"Join \[(.*?)\], \[(.*?)\](?:, (\w+))?")
 _LOCATION = re.compile(r"\((\d+) paths?\)\[file:(.*)\]$")
+_READ = "records read"
+_FORMATS = ("Parquet", "CSV", "JSON")
 _CODECS = (".zstd", ".zst", ".lz4", ".snappy")
 
 
@@ -45,7 +48,11 @@ class Operator:
     """By which rows were brought together."""
     text: str
     files: tuple[str, ...] = ()
-    """What its rows were read from, where they come from the files of this machine alone."""
+    """What its rows were read from, where that is local files alone, which have its columns."""
+    sides: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """Of a join: the columns of the left side, and those of the right one."""
+    how: str = ""
+    """Of a join, as Spark's plans have it: Inner, LeftOuter."""
 
 
 @dataclass(frozen=True)
@@ -172,10 +179,7 @@ def read_log(path: Path) -> Application:
     reader = _Reader()
     files = [path]
     if path.is_dir():
-        numbered = [(_EVENTS.fullmatch(file.name), file) for file in path.iterdir()]
-        files = [file for found, file in sorted((int(f[1]), p) for f, p in numbered if f)]
-        if not files:
-            raise InputError(f"{path}: expected files events_1_..., got none")
+        files, reader.cut = _rolled(path)
     for file in files:
         try:
             for line in _lines(file):
@@ -187,6 +191,23 @@ def read_log(path: Path) -> Application:
     if not reader.events:
         raise InputError(f"{path}: expected an event log of Spark, got something else")
     return reader.application(path)
+
+
+def _rolled(path: Path) -> tuple[list[Path], bool]:
+    """The files of a rolled log that count, in order, and whether one of them is missing."""
+    found = []
+    for file in path.iterdir():
+        match = _EVENTS.fullmatch(file.name)
+        if match is not None:
+            found.append((int(match[1]), match[2] is not None, file))
+    found.sort()
+    if not found:
+        raise InputError(f"{path}: expected files events_1_..., got none")
+    # A compacted file has what is needed of those up to its number, which may still be there.
+    last = max((i for i, (_, compacted, _) in enumerate(found) if compacted), default=0)
+    numbers = [number for number, _, _ in found[last:]]
+    first = numbers[0] if found[last][1] else 1
+    return [file for _, _, file in found[last:]], numbers != [*range(first, first + len(numbers))]
 
 
 # bytes
@@ -206,7 +227,9 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
-    suffix = path.with_suffix("").suffix if path.suffix == ".inprogress" else path.suffix
+    suffix = path.suffix
+    if suffix in (".inprogress", ".compact"):
+        suffix = path.with_suffix("").suffix
     with path.open("rb") as file:
         if suffix in (".zstd", ".zst"):
             yield from _zstd(file)
@@ -294,6 +317,8 @@ class _Running:
     name: str = ""
     tasks: list[_Task] = field(default_factory=list)
     metrics: set[int] = field(default_factory=set)
+    reads: dict[int, list[int]] = field(default_factory=dict)
+    """By accumulator of an exchange, the rows that tasks read of it; none where they read none."""
     execution: str | None = None
 
 
@@ -305,6 +330,7 @@ class _Reader:
         self.cut = False
         self._name = self._id = ""
         self._cores: dict[str, int] = {}
+        self._most_cores = 0
         self._stages: dict[int, _Running] = {}
         self._plans: dict[str, Any] = {}
         self._queries: dict[str, str] = {}
@@ -338,6 +364,10 @@ class _Reader:
     def _SparkListenerExecutorAdded(self, event: Any) -> None:  # noqa: N802
         info = event.get("Executor Info", {})
         self._cores[str(event.get("Executor ID"))] = int(info.get("Total Cores", 1))
+        self._most_cores = max(self._most_cores, sum(self._cores.values()))
+
+    def _SparkListenerExecutorRemoved(self, event: Any) -> None:  # noqa: N802
+        self._cores.pop(str(event.get("Executor ID")), None)
 
     def _SparkListenerSQLExecutionStart(self, event: Any) -> None:  # noqa: N802
         number = str(event.get("executionId"))
@@ -371,7 +401,11 @@ class _Reader:
         given = metrics.get("Input Metrics") or {}
         sizes = (shuffle.get("Remote Bytes Read", 0), shuffle.get("Local Bytes Read", 0))
         start, end = (float(info.get(name, 0)) / 1e3 for name in ("Launch Time", "Finish Time"))
-        self._stage(event.get("Stage ID")).tasks.append(
+        stage = self._stage(event.get("Stage ID"))
+        for one in info.get("Accumulables", ()):
+            if one.get("Name") == _READ:
+                stage.reads.setdefault(int(one["ID"]), []).append(int(one["Update"]))
+        stage.tasks.append(
             _Task(
                 start,
                 end,
@@ -386,7 +420,7 @@ class _Reader:
 
     def application(self, path: Path) -> Application:
         """What was seen."""
-        cores = sum(self._cores.values()) or 1
+        cores = self._most_cores or 1
         stages = [
             self._finished(number, stage, cores)
             for number, stage in sorted(self._stages.items())
@@ -420,7 +454,7 @@ class _Reader:
             most_bytes=max(task.bytes for task in tasks),
             median_bytes=statistics.median(task.bytes for task in tasks),
             lost=max(0.0, min(whole, max(took)) - even),
-            operator=None if plan is None else _operator(plan, stage.metrics),
+            operator=None if plan is None else _operator(plan, stage),
             query=self._queries.get(stage.execution or "", ""),
         )
 
@@ -428,41 +462,77 @@ class _Reader:
 # plans
 
 
-def _operator(plan: Any, metrics: set[int]) -> Operator | None:
+def _operator(plan: Any, stage: _Running) -> Operator | None:
     """The operator of a stage that needs rows of equal keys together, and their columns.
 
     A node belongs to the stage in which one of its metrics was counted. The exchange below it says
-    by what rows were brought together; where an operator names its keys itself, those count.
+    by what rows were brought together; where an operator names its keys itself, those count. Of
+    several exchanges, as a join has them, it is the one whose rows are spread worst.
     """
+    found: list[tuple[float, Operator]] = []
     for chain in _chains(plan, ()):
         node = chain[-1]
-        if "Exchange" not in node.get("nodeName", "") or not _read_in(node, metrics):
+        if "Exchange" not in node.get("nodeName", "") or not _read_in(node, stage.metrics):
             continue
         columns = _columns(node.get("simpleString", ""))
-        above = [one for one in chain[:-1] if _ran(one, metrics) and _groups(one)]
-        if above:
-            user = above[-1]
-            named = _columns(user.get("simpleString", "")) or columns
-            chosen = columns or named
-            return Operator(_plain_name(user), chosen, user.get("simpleString", ""), _files(node))
-        if columns:
-            return Operator(_plain_name(node), columns, node.get("simpleString", ""), _files(node))
-    return None
+        above = [one for one in chain[:-1] if _ran(one, stage.metrics) and _groups(one)]
+        if not above and not columns:
+            continue
+        user = above[-1] if above else node
+        text = user.get("simpleString", "")
+        columns = columns or _columns(text)
+        files = _files(node, columns)
+        join = _JOIN.search(text)
+        operator = Operator(_plain_name(user), columns, text, files)
+        if join is not None:
+            sides = _names(join[1]), _names(join[2])
+            operator = replace(operator, sides=sides, how=join[3] or "")
+        found.append((_spread(node, stage), operator))
+    return max(found, key=lambda one: one[0])[1] if found else None
 
 
-def _files(node: Any) -> tuple[str, ...]:
-    """The files below a node; none where it has another source too, or the plan lists not all."""
+def _spread(node: Any, stage: _Running) -> float:
+    """How many rows more than the median a task read of an exchange."""
+    worst = 0.0
+    for name, number in _ids(node):
+        if name == _READ and number in stage.reads:
+            rows = stage.reads[number]
+            rows = [*rows, *[0] * (len(stage.tasks) - len(rows))]
+            worst = max(worst, max(rows) - statistics.median(rows))
+    return worst
+
+
+def _files(node: Any, columns: Sequence[str]) -> tuple[str, ...]:
+    """The files below a node; none where it has another source too, or the plan lists not all.
+
+    Columns that were computed, or renamed, are not in the files: then there are none either.
+    """
     leaves = [chain[-1] for chain in _chains(node, ()) if not chain[-1].get("children")]
     found: list[str] = []
     for leaf in leaves:
-        location = _LOCATION.search(str((leaf.get("metadata") or {}).get("Location", "")))
-        if location is None:
+        metadata = leaf.get("metadata") or {}
+        location = _LOCATION.search(str(metadata.get("Location", "")))
+        if location is None or metadata.get("Format") not in _FORMATS:
+            return ()
+        if not set(columns) <= set(_fields(str(metadata.get("ReadSchema", "")))):
             return ()
         count, paths = int(location[1]), location[2].split(", file:")
         if count != len(paths) or "..." in location[2]:
             return ()
         found += (_local(path) for path in paths)
     return tuple(dict.fromkeys(found))
+
+
+def _fields(schema: str) -> list[str]:
+    """The names of struct<name:type,...>, those inside of a type left out."""
+    names, depth, start = [], 0, 0
+    inner = schema.removeprefix("struct<").removesuffix(">")
+    for at, letter in enumerate(f"{inner},"):
+        depth += (letter in "<(") - (letter in ">)")
+        if letter == "," and not depth:
+            names.append(inner[start:at].partition(":")[0])
+            start = at + 1
+    return names
 
 
 def _local(path: str) -> str:
@@ -518,8 +588,12 @@ def _columns(text: str) -> tuple[str, ...]:
     ):
         found = re.search(pattern, text)
         if found:
-            return tuple(dict.fromkeys(name.strip() for name in _COLUMN.findall(found[1])))
+            return tuple(dict.fromkeys(_names(found[1])))
     return ()
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in _COLUMN.findall(text))
 
 
 def total_lost(stages: Sequence[Stage]) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import time as clock
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from pyroute.cli.options import (
     Capacity,
     Cost,
     Debug,
+    Delimiter,
     Files,
     Format,
     HashKeys,
@@ -83,6 +85,7 @@ def analyze(
     ] = False,
     format: Format = None,  # noqa: A002
     text: Text = False,
+    delimiter: Delimiter = None,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,  # noqa: ARG001
@@ -125,7 +128,9 @@ def analyze(
         files, key, cost = [str(_sample_file(out))], ["customer"], None
     columns = columns_of(key, cost, state, time, pair)
     began = clock.perf_counter()
-    reading = _Reading(list(files or ()), columns, format, text, tasks, engine, capacity)
+    reading = _Reading(
+        list(files or ()), columns, (format, text, delimiter), tasks, engine, capacity
+    )
     found, spans, source = reading.read(out, interval, max_imbalance, max_table)
     kept = reading.stay
     seconds = clock.perf_counter() - began
@@ -137,7 +142,11 @@ def analyze(
         _show_stay(out, kept)
     for line in reading.notes:
         out.warn(f"note: {line}")
-    lines = [*_next_to_stay(kept), *_next(found, columns, list(files or ()), sample)]
+    limits = {"--max-imbalance": max_imbalance, "--max-table": max_table, "--capacity": capacity}
+    more = _flags(
+        {"--format": format, "--text": text, "--delimiter": delimiter} | _other_than_default(limits)
+    )
+    lines = [*_next_to_stay(kept), *_next(found, columns, list(files or ()), more, sample)]
     if not json:
         out.results.print("\nNext" if lines else "", soft_wrap=True)
         for line in lines:
@@ -204,8 +213,7 @@ class _Reading:
         self,
         files: list[str],
         columns: Columns,
-        kind: str | None,
-        text: bool,
+        how: tuple[str | None, bool, str | None],
         tasks: int,
         engine: str,
         capacity: int | None,
@@ -213,7 +221,7 @@ class _Reading:
         from pyroute.cli.reading import capacity_for, source_of
         from pyroute.ring import Ring
 
-        self._source = source_of(files, columns, kind, text)
+        self._source = source_of(files, columns, *how)
         self._columns, self._engine = columns, engine
         self._ring = Ring(tasks)
         self._capacity = capacity or capacity_for(self._source)
@@ -244,7 +252,7 @@ class _Reading:
         from pyroute.analyze.findings import find
         from pyroute.analyze.over_time import Spans, intervals
         from pyroute.analyze.scan import scan
-        from pyroute.cli.reading import expect_records, progress
+        from pyroute.cli.reading import expect_records, progress, taken_as
 
         source = self._source
         limits: dict[str, Any] = {"max_imbalance": max_imbalance, "max_table": max_table}
@@ -262,18 +270,24 @@ class _Reading:
                         whole=whole,
                         advance=advance,
                         late=self._late,
+                        taken=lambda unit: self.notes.append(taken_as(self._columns, unit)),
                         **limits,
                     )
         finally:
             source.close()
         expect_records(whole.profile.records, source)
+        found = find(whole, self._ring, **limits)
+        if whole.homeless:
+            self.notes.append(
+                f"--engine {self._engine}: its own hash is not known here: {whole.homeless}"
+            )
         if whole.pairs is not None:
             from pyroute.analyze.locality import stay
 
             self.stay = stay(whole.pairs, len(self._ring.tasks), **limits)
         names = [file.name for file in source.files]
         named = names[0] if len(names) == 1 else f"{len(names)} files"
-        return find(whole, self._ring, **limits), spans, named
+        return found, spans, named
 
     def _late(self, count: int) -> None:
         self.notes.append(
@@ -488,26 +502,56 @@ def _rounded(number: float) -> str:
 # what to do
 
 
-def _next(found: Findings, columns: Columns, files: list[str], sample: bool) -> list[str]:
-    """The lines to run next."""
-    keys = ", ".join(repr(name) for name in columns.keys)
+def _next(
+    found: Findings, columns: Columns, files: list[str], more: str, sample: bool
+) -> list[str]:
+    """The lines to run next; `more` is what `pyroute plan` is to be told as this command was."""
     if not found.skewed:
         return ["nothing to balance: hashing is even enough for these tasks"]
-    more = "" if columns.cost is None else f", cost={columns.cost!r}"
-    if len(found.tables) > 1 and found.tables[-1].split:
-        more += ", mergeable=True"
-    flags = "".join(f" --key {_quoted(name)}" for name in columns.keys)
-    flags += "" if columns.cost is None else f" --cost {_quoted(columns.cost)}"
-    named = " ".join(map(_quoted, files)) if files else "FILE"
-    balance = f"su.balance(df, {keys}, tasks={found.tasks}{more})"
-    kept = "--out plan.json --router router.json --apply"
+    names = ", ".join(repr(name) for name in columns.keys)
+    cost = "" if columns.cost is None else f", cost={columns.cost!r}"
+    balance = f"su.balance(df, {names}, tasks={found.tasks}{cost}"
     lines = [
-        f"import spark_udf as su; b = {balance}  # PySpark; then b.group_by() or b.join(other)",
-        f"pyroute plan {named}{flags} --tasks {found.tasks} {kept}",
+        f"import spark_udf as su; b = {balance})  # PySpark; then b.group_by() or b.join(other)"
     ]
+    split = found.tables[-1].split > 0
+    if split:  # group_by of a split key has several rows, and join refuses it
+        lines.append(
+            f"import spark_udf as su; b = {balance}, mergeable=True);"
+            " b.apply_by_key(f, schema, merge=g)  # only if partial results can be merged"
+        )
+    keys = _flags({"--key": columns.keys, "--cost": columns.cost})
+    state = _flags({"--state": columns.state})
+    # What stdin held is gone.
+    named = " ".join("FILE" if name == "-" else _quoted(name) for name in files) or "FILE"
+    kept = "--out plan.json --router router.json --apply"
+    plan = f"pyroute plan {named}{keys}{state} --tasks {found.tasks}{more} {kept}"
+    lines.append(plan + "  # --mergeable, only if partial results can be merged" * split)
     if sample:
-        lines.append(f"pyroute run {named}{flags} --tasks {found.tasks}  # both ways, in a Spark")
+        lines.append(f"pyroute run {named}{keys} --tasks {found.tasks}  # both ways, in a Spark")
     return lines
+
+
+def _flags(options: Mapping[str, Any]) -> str:
+    """Options as they are typed, with a space before each; those that are not set are left out."""
+    words = ""
+    for name, value in options.items():
+        if value is True:
+            words += f" {name}"
+        elif value is not None and value is not False:
+            each = value if isinstance(value, tuple) else (value,)
+            words += "".join(f" {name} {_quoted(str(one))}" for one in each)
+    return words
+
+
+def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those options of `analyze` and `plan` that are not what they are where nobody says it."""
+    defaults = inspect.signature(analyze).parameters
+    return {
+        name: value
+        for name, value in options.items()
+        if value != defaults[name[2:].replace("-", "_")].default
+    }
 
 
 def _next_to_stay(kept: Stay | None) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 from pyroute._core import FormatError
 from pyroute.cli.errors import AGAIN, BAD_INPUT, FAILED, INTERRUPTED
@@ -21,12 +22,39 @@ from pyroute.cli.output import CommandError, Output
 
 GROUP = "pyroute.commands"
 
+_NEGATIVE = re.compile(r"-\d+(\.\d+)?")
+_MARK = "\0"  # what no word of a command line has
 _EXAMPLES = re.compile(r"^Examples\n-+\n", re.MULTILINE)
 _OWN = (typer.Exit, typer.Abort, typer.BadParameter)
 _EXPECTED = (CommandError, ValueError, TypeError, OSError, ImportError, FormatError)
 """Errors whose text is for the user; of others the class is named too."""
 _INPUT = (ValueError, TypeError, OSError, FormatError)
 """What the doors of pyroute raise for input that cannot be used."""
+
+
+class Words(TyperCommand):
+    """A command that takes -5 for a word, not for an option, where it takes any number of words."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Words and options of a command line."""
+        if any(one.param_type_name == "argument" and one.nargs == -1 for one in self.params):
+            taking = {o for p in self.params if not getattr(p, "is_flag", True) for o in p.opts}
+            pairs = zip([None, *args], list(args), strict=False)
+            args = [
+                f"{_MARK}{word}" if _NEGATIVE.fullmatch(word) and before not in taking else word
+                for before, word in pairs
+            ]
+        rest = super().parse_args(ctx, args)
+        ctx.params = {name: _unmarked(value) for name, value in ctx.params.items()}
+        return rest
+
+
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.removeprefix(_MARK)
+    if isinstance(value, list | tuple):
+        return type(value)(map(_unmarked, value))
+    return value
 
 
 class Command:
@@ -69,7 +97,7 @@ def of_function(name: str, function: Callable[..., Any]) -> Any:
     epilog = "\n\n".join(f"\b\n{paragraph}" for paragraph in shown)
     # Options in brackets in a text are no markup, and lines stay as wide as the terminal.
     made = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    made.command(name, help=about.strip(), epilog=epilog)(guarded(name, function))
+    made.command(name, cls=Words, help=about.strip(), epilog=epilog)(guarded(name, function))
     return typer.main.get_command(made)
 
 

@@ -46,6 +46,12 @@ Format = Annotated[
 Text = Annotated[
     bool, typer.Option("--text", help="Read the key's columns of CSV and JSON as text.")
 ]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="X", help="Between the columns of CSV: one character, or \\t; a comma without."
+    ),
+]
 HashKeys = Annotated[
     bool, typer.Option("--hash-keys", help="Show no key itself: keys can be personal data.")
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from pyroute.cli.options import (
     Capacity,
     Cost,
     Debug,
+    Delimiter,
     Files,
     Format,
     HashKeys,
@@ -34,6 +36,10 @@ __all__ = ["diff", "explain", "plan", "route"]
 
 PREVIOUS = ".previous"
 """Beside a router's file: the one that was in force before it."""
+
+
+NULL = "null"
+"""The key of records that have none, as tables and reports show it."""
 
 
 def plan(
@@ -75,6 +81,7 @@ def plan(
     hash_keys: HashKeys = False,
     format: Format = None,  # noqa: A002
     text: Text = False,
+    delimiter: Delimiter = None,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,  # noqa: ARG001
@@ -106,7 +113,8 @@ def plan(
     next_one = {"--router": router} if apply else {}
     expect_places(read, {**next_one, "--out": out, "--report": report})
     current = _current(router, tasks)
-    snapshot, source = _snapshot(files, columns, current, capacity, format, text, output)
+    how = (format, text, delimiter)
+    snapshot, source = _snapshot(files, columns, current, capacity, how, output)
     made = rebalance(
         snapshot,
         current,
@@ -141,8 +149,7 @@ def _snapshot(
     columns: Any,
     current: Router,
     capacity: int | None,
-    kind: str | None,
-    text: bool,
+    how: tuple[str | None, bool, str | None],
     output: Output,
 ) -> tuple[Any, str]:
     """What the files say of the keys, and their name."""
@@ -156,7 +163,7 @@ def _snapshot(
             "--router: expected one over a ring, got one over"
             f" {type(current.home).__name__}: plan it where its records are"
         )
-    source = source_of(files, columns, kind, text)
+    source = source_of(files, columns, *how)
     bits = len(current.home.owners).bit_length() - 1
     followed = capacity or capacity_for(source)
     try:
@@ -309,8 +316,16 @@ def explain(
         list[str], typer.Argument(metavar="KEY...", help="The key; all its parts in order.")
     ],
     *,
+    router: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The router that the plan was made for, or the next: it knows homes of keys.",
+        ),
+    ] = None,
     text: Annotated[
-        bool, typer.Option("--text", help="The key is text, although it looks like a number.")
+        bool,
+        typer.Option("--text", help="The key is text, although it looks like a number, or null."),
     ] = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -318,17 +333,27 @@ def explain(
 ) -> None:
     """Say what a plan does with one key, and why.
 
+    The word null names the key of records that have none.
+
     Examples
     --------
     pyroute explain plan.json anna
 
     pyroute explain plan.json 1152921504606846977
+
+    pyroute explain plan.json -5 --router router.json
     """
+    from pyroute._plan_text import explain as explained
+
     out = Output(json=json, quiet=quiet)
     made = _read_plan(plan)
-    known = [*made.table, *made.migrations.values, *made.splits] if made.facts.named else []
+    home = None if router is None else _home_for(router, made)
+    known: list[Any] = []
+    if made.facts.named:
+        giants = (name for name, _, _ in made.giants)
+        known = [*made.table, *made.migrations.values, *made.splits, *giants]
     value = _value(key, known, text)
-    said = made.explain(value)
+    said = explained(made, value, home)
     out.results.print(said, soft_wrap=True)
     out.document(
         {
@@ -341,22 +366,38 @@ def explain(
     )
 
 
+def _home_for(path: Path, made: Plan) -> Any:
+    """The home of the router that a plan was made for, or of the one that it makes."""
+    found = _read_router(path)
+    before = (made.version, made.fingerprint)
+    after = (made.version + 1, made.after.fingerprint)
+    if (found.version, found.fingerprint) not in (before, after):
+        raise CommandError(
+            f"--router: expected the one at version {made.version}, which the plan is for, or the"
+            f" next, got {path} at version {found.version}"
+        )
+    return found.home
+
+
 def _value(words: list[str], known: list[Any], text: bool) -> Any:
     """A key as the plan or router has them: of the types of those that it names."""
-    like = known[0] if known else None
-    kinds = like if isinstance(like, tuple) else (like,) * len(words)
-    if known and isinstance(like, tuple) != (len(words) > 1):
-        wanted = len(like) if isinstance(like, tuple) else 1
+    like = next((value for value in known if value is not None), None)
+    wanted = len(like) if isinstance(like, tuple) else 1
+    if known and wanted != len(words):
         raise CommandError(f"KEY: expected {wanted} parts, got {len(words)}")
-    if len(kinds) != len(words):
-        raise CommandError(f"KEY: expected {len(kinds)} parts, got {len(words)}")
-    parts = [_typed(word, kind, text) for word, kind in zip(words, kinds, strict=True)]
+    columns: list[Any] = [known] if wanted == 1 else list(zip(*known, strict=True))
+    columns = columns if known else [()] * len(words)
+    parts = [_typed(word, seen, text) for word, seen in zip(words, columns, strict=True)]
     return tuple(parts) if len(parts) > 1 else parts[0]
 
 
-def _typed(word: str, like: Any, text: bool) -> Any:
+def _typed(word: str, seen: Sequence[Any], text: bool) -> Any:
+    """A part of a key, like those that were seen."""
     import datetime
 
+    if word == NULL and not text and (NULL not in seen or None in seen):
+        return None
+    like = next((value for value in seen if value is not None), None)
     if text or isinstance(like, str):
         return word
     try:
@@ -435,6 +476,7 @@ def route(
     ] = "pyroute_task",
     format: Format = None,  # noqa: A002
     text: Text = False,
+    delimiter: Delimiter = None,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,  # noqa: ARG001
@@ -465,6 +507,7 @@ def route(
         () if out is not None else columns.names,
         kind=format,
         texts=columns.keys if text else (),
+        delimiter=delimiter,
     )
     try:
         with progress(output, source) as advance:

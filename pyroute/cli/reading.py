@@ -41,11 +41,16 @@ def columns_of(
 
 
 def source_of(
-    files: Sequence[str] | None, columns: Columns, kind: str | None, text: bool
+    files: Sequence[str] | None,
+    columns: Columns,
+    kind: str | None,
+    text: bool,
+    delimiter: str | None = None,
 ) -> Source:
     """The files that were named."""
     texts = columns.texts if text else ()
-    return Source.of(list(files or ()), columns.names, kind=kind, texts=texts)
+    names = list(files or ())
+    return Source.of(names, columns.names, kind=kind, texts=texts, delimiter=delimiter)
 
 
 def capacity_for(source: Source) -> int:
@@ -196,6 +201,14 @@ def read_text(path: Path, what: str) -> str:
         raise CommandError(f"{path}: expected {what}, got a directory") from None
     except UnicodeDecodeError:
         raise CommandError(f"{path}: expected {what}, got a file that is no text") from None
+
+
+def taken_as(columns: Columns, unit: str) -> str:
+    """What is said of times that are numbers."""
+    return (
+        f"{columns.time}: numbers, taken for times in {unit} by the size of the first ones, from"
+        " 1970 on; a column of times says it itself"
+    )
 
 
 def expect_records(records: int, source: Source) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pyroute.cli.options import Debug, Json, Quiet
-from pyroute.cli.output import Output
+from pyroute.cli.output import CommandError, Output
 
 __all__ = ["sample"]
 
@@ -22,6 +22,9 @@ def sample(
         int, typer.Option(min=1, max=100_000_000, metavar="N", help="How many orders.")
     ] = 400_000,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of all that is drawn.")] = 7,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over a file that is there.")
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,  # noqa: ARG001
@@ -38,6 +41,8 @@ def sample(
     from pyroute.cli.reading import atomic
 
     out = Output(json=json, quiet=quiet)
+    if file.is_file() and not force:
+        raise CommandError(f"{file}: is there already; --force writes over it")
     with atomic(file) as made:
         write_sample(made, rows, seed)
     out.results.print(f"{file}: {rows:,} orders", soft_wrap=True)

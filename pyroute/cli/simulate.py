@@ -10,6 +10,7 @@ from pyroute.cli.options import (
     Capacity,
     Cost,
     Debug,
+    Delimiter,
     Files,
     Format,
     HashKeys,
@@ -48,6 +49,7 @@ def simulate(
     hash_keys: HashKeys = False,
     format: Format = None,  # noqa: A002
     text: Text = False,
+    delimiter: Delimiter = None,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,  # noqa: ARG001
@@ -73,6 +75,7 @@ def simulate(
         expect_records,
         progress,
         source_of,
+        taken_as,
     )
     from pyroute.ring import Ring
 
@@ -80,8 +83,8 @@ def simulate(
     expect_places(files or (), {"--report": report})
     columns = columns_of(key, cost, state, time)
     spans = Spans.of(interval, time is not None)
-    source = source_of(files, columns, format, text)
-    namer, late = Namer(hash_keys), list[int]()
+    source = source_of(files, columns, format, text, delimiter)
+    namer, late, units = Namer(hash_keys), list[int](), list[str]()
     try:
         with progress(out, source) as advance:
             found = list(
@@ -92,6 +95,7 @@ def simulate(
                     max_table=max_table,
                     advance=advance,
                     late=late.append,
+                    taken=units.append,
                 )
             )
     finally:
@@ -103,6 +107,8 @@ def simulate(
             f"note: {late[0]:,} records came after their interval was over; they count in a later"
             " one"
         )
+    for unit in units:
+        out.warn(f"note: {taken_as(columns, unit)}")
     if report is not None:
         _report(report, found, ", ".join(columns.keys), hash_keys)
     out.document(_document(found, namer, _mean))

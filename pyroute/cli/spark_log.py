@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyroute._plan_text import in_bytes
 from pyroute.cli.output import Output
 
 if TYPE_CHECKING:
-    from pyroute.analyze.spark_log import Application, Stage
+    from pyroute.analyze.spark_log import Application, Operator, Stage
 
 __all__ = ["show_logs"]
 
@@ -96,16 +96,40 @@ def next_lines(one: Application) -> list[str]:
         if operator is None or not operator.columns or not stage.by_data:
             continue
         tasks = stage.tasks
-        names = ", ".join(repr(name) for name in operator.columns)
         flags = " ".join(f"--key {shlex.quote(name)}" for name in operator.columns)
-        fix = _fix(operator, names, tasks)
-        files = " ".join(map(shlex.quote, operator.files)) or "FILE"
-        return [f"pyroute analyze {files} {flags} --tasks {tasks}", fix]
+        here = all(Path(file).exists() for file in operator.files)  # the log may be from elsewhere
+        files = " ".join(map(shlex.quote, operator.files)) if here else ""
+        return [f"pyroute analyze {files or 'FILE'} {flags} --tasks {tasks}", _fix(operator, tasks)]
     return []
 
 
-def _fix(operator: Any, names: str, tasks: int) -> str:
+_HOW = {
+    "LeftOuter": "left",
+    "RightOuter": "right",
+    "FullOuter": "full",
+    "LeftSemi": "leftsemi",
+    "LeftAnti": "leftanti",
+}
+
+
+def _fix(operator: Operator, tasks: int) -> str:
     if "Join" in operator.name:
-        return f"import spark_udf as su; b = su.balance_join(left, right, [{names}], tasks={tasks})"
+        return _join(operator, tasks)
+    names = ", ".join(repr(name) for name in operator.columns)
     then = "b.window()" if "Window" in operator.name else "b.group_by()"
     return f"import spark_udf as su; b = su.balance(df, {names}, tasks={tasks})  # then {then}"
+
+
+def _join(operator: Operator, tasks: int) -> str:
+    """Both sides need the key under the same names."""
+    left, right = operator.sides
+    if not left or len(left) != len(right) or len({*left}) < len(left):
+        left = right = operator.columns
+    other, said = "right", ""
+    for mine, theirs in zip(left, right, strict=True):
+        if mine != theirs:
+            other += f".withColumnRenamed({theirs!r}, {mine!r})"
+            said = "  # both sides need the key under one name"
+    how = f", how={_HOW[operator.how]!r}" if operator.how in _HOW else ""
+    call = f"su.balance_join(left, {other}, {list(left)!r}, tasks={tasks}{how})"
+    return f"import spark_udf as su; b = {call}{said}"

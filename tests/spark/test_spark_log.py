@@ -1,7 +1,8 @@
 """`pyroute analyze --spark-log` on logs of a real Spark: rolled, compressed, plain, cut off.
 
 How many rows a task has is Spark's; how long it took depends on who else uses the machine. So where
-a test is about time, the times of the log are replaced by ones that follow from the rows.
+a test is about time, the times of the log are replaced by ones that follow from the rows; but for
+one log, whose straggler really sleeps.
 """
 
 import importlib
@@ -9,12 +10,16 @@ import json
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F
 
 from pyroute.analyze.source import InputError
 from pyroute.analyze.spark_log import _lines, logs, read_log
+from pyroute.cli.spark_log import next_lines
 
 TIMEOUT = 300
 ROWS = 60_000
@@ -63,6 +68,65 @@ def test_layouts(written):
     assert [one(written / kind).suffix for kind in ("lz4", "snappy")] == [".lz4", ".snappy"]
     [events] = one(written / "skewed").glob("events_1_*")
     assert events.suffix == ".zstd"
+    assert len(list(one(written / "several").glob("events_*"))) > 2
+
+
+def test_a_task_that_really_takes_long(written):
+    """Times as Spark wrote them: the rows of one customer take five seconds."""
+    found = read_log(one(written / "slow"))
+    [stage] = [one for one in found.straggling if one.operator]
+    assert stage.operator.name == "FlatMapGroupsInArrow"
+    assert stage.longest >= 5
+    assert stage.by_data
+    assert 0 < stage.lost <= stage.longest
+    assert next_lines(found)[0] == "pyroute analyze FILE --key customer --tasks 8"
+
+
+def test_several_event_files(written, spark):
+    """Of a join the side that is skewed is named, though it is the second; both get one name."""
+    found = read_log(one(written / "several"))
+    assert found.complete
+    named = {stage.operator.columns: stage for stage in found.stages if stage.operator}
+    assert set(named) == {("buyer",), ("who",)}
+    [join] = [s for s in found.stages if s.operator and s.operator.name == "SortMergeJoin"]
+    clicks = str(written / "clicks.parquet")
+    assert join.operator.files == (clicks,)
+    assert join.most_rows > 40_000
+    assert named["who",].operator.files == ()  # computed from a column of the file
+    slow = replace(join, longest=9.0, median=1.0, lost=5.0)
+    analyze, line = next_lines(replace(found, stages=(slow,)))
+    assert analyze == f"pyroute analyze {clicks} --key buyer --tasks 8"
+    names = {"left": spark.read.parquet(str(written / "customers.parquet"))}
+    names["right"] = spark.read.parquet(clicks)
+    exec(line, names)
+    wanted = names["left"].join(names["right"], F.col("customer") == F.col("buyer"), "left")
+    assert names["b"].df.count() == wanted.count()
+
+
+def test_compacted_files_stand_for_those_before_them(written, tmp_path):
+    """As Spark's history server leaves a log: the old files may still be there."""
+    [events] = one(written / "skewed").glob("events_1_*")
+    lines = list(_lines(events))
+    part = len(lines) // 3
+    parts = {
+        "events_1_local-1.zstd": lines[:part],
+        "events_2_local-1.zstd": lines[part : 2 * part],
+        "events_2_local-1.zstd.compact": lines[: 2 * part],
+        "events_3_local-1.zstd": lines[2 * part :],
+    }
+    folder = tmp_path / "eventlog_v2_local-1"
+    folder.mkdir()
+    for name, some in parts.items():
+        with pa.CompressedOutputStream(pa.OSFile(str(folder / name), "wb"), "zstd") as to:
+            to.write(b"".join(line + b"\n" for line in some))
+    whole = read_log(one(written / "skewed"))
+    found = read_log(folder)
+    assert (found.complete, found.stages, found.cores) == (True, whole.stages, whole.cores)
+    for name in ("events_1_local-1.zstd", "events_2_local-1.zstd"):
+        (folder / name).unlink()
+        assert read_log(folder).stages == whole.stages
+    (folder / "events_3_local-1.zstd").rename(folder / "events_4_local-1.zstd")
+    assert not read_log(folder).complete
 
 
 @pytest.mark.parametrize("kind", ["skewed", "even", "lz4", "snappy"])
