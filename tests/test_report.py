@@ -142,6 +142,25 @@ def test_intervals_give_heat_and_lines():
     assert [row.before for row in page.tasks] == [5.0, 1.0, 1.0]
 
 
+def test_lines_are_called_what_they_are():
+    intervals = [
+        report.Interval(f"t{i}", {0: 3.0 + i, 1: 1.0}, name="by hash", others={"with plans": 0.2})
+        for i in range(3)
+    ]
+    page = report.build("x", intervals=intervals)
+    lines = {line.name: line.values for line in page.series[0].lines}
+    assert list(lines) == ["by hash", "with plans"]
+    assert lines["by hash"] == pytest.approx((0.5, 0.6, 4 / 3 - 4 / 6))
+    assert lines["with plans"] == (0.2,) * 3
+    assert page.heat.name == "by hash"
+    # Loads of one interval alone are called so, wherever they stand.
+    assert page.tasks_of == "t2"
+    assert "in the last interval, t2" in "".join(page.headline)
+    assert {fact.name: fact.detail for fact in page.facts}["busiest task"].endswith(", t2")
+    assert report.build("x", plan=example(), intervals=intervals).tasks_of == ""
+    assert report.build("x", loads={0: 1.0}, intervals=intervals).tasks_of == ""
+
+
 def test_a_task_that_comes_and_goes():
     intervals = [report.Interval("a", {0: 1.0}), report.Interval("b", {1: 2.0})]
     assert report.build("x", intervals=intervals).heat.loads == ((1.0, None), (None, 2.0))

@@ -572,9 +572,9 @@ def _write_report(
                 dict(enumerate(one.by_hash)),
                 one.bytes_moved,
                 one.keys_moved,
-                one.routed_ratio - 1,
-                None,
-                one.reason,
+                reason=one.reason,
+                name="by hash",
+                others={"with plans": one.routed_ratio - 1},
             )
             for one in spans
         ],

@@ -239,10 +239,10 @@ const pyroute = (() => {
       });
       parts.push(line(left, y(mean), w - right, y(mean), { stroke: "var(--ink)", "stroke-dasharray": "5 4", "stroke-width": 1.2 }), label(w - right + 7, y(mean) + 4, "mean", { class: "soft small" }));
       if (limit && y(mean) - y(limit) > 13) parts.push(line(left, y(limit), w - right, y(limit), { stroke: "var(--hot)", "stroke-dasharray": "2 3" }), label(w - right + 7, y(limit) + 4, "allowed", { class: "soft small" }));
-      return [drawing(w, height, `Load of ${tasks.length} tasks${planned ? " before and after the plan" : ""}`, parts),
+      return [d.tasks_of && h("h3", {}, `In the last interval, ${d.tasks_of}`), drawing(w, height, `Load of ${tasks.length} tasks${planned ? " before and after the plan" : ""}`, parts),
         planned ? legend(["before", "var(--before)"], ["before, over what is allowed", "var(--hot-soft)"], ["after", "var(--accent)"]) : legend(["load", "var(--accent)"], ["more than 1.1x the mean", "var(--hot)"])];
     },
-    (d) => ["Load per task", [
+    (d) => [`Load per task${d.tasks_of ? `, ${d.tasks_of}` : ""}`, [
       ["task", (t) => t.task, null, "text"],
       [d.tasks_after ? "load before" : "load", (t) => t.before, number],
       ...(d.tasks_after ? [["load after", (t) => t.after, number], ["after / mean", (t) => t.after / (meanOf(d.tasks, "after") || 1), times],
@@ -352,7 +352,7 @@ const pyroute = (() => {
         }
       }
       for (let j = 0; j < n; j += Math.max(1, Math.ceil(96 / cw))) cells.push(label(left + (j + 0.5) * cw, height - 7, fit(labels[j * per], 92, 6.2), { class: "faint small", "text-anchor": j ? "middle" : "start", ...(j ? {} : { x: left }) }));
-      return [drawing(w, height, `Heat of ${tasks.length} tasks over ${labels.length} intervals`, cells),
+      return [d.heat.name !== "measured" && h("h3", {}, `Loads ${d.heat.name}`), drawing(w, height, `Heat of ${tasks.length} tasks over ${labels.length} intervals`, cells),
         legend(["idle", heatColor(0, night)], ["mean", heatColor(1, night)], ["1.6x", heatColor(1.6, night)], ["2.2x and more", heatColor(2.2, night)])];
     },
     (d) => {
@@ -586,7 +586,7 @@ const pyroute = (() => {
       nav.replaceChildren(...shown.map((part) => h("a", { href: `#${part.id}` }, brief[part.id])));
       seen.set("order", order);
     }
-    const slice = { loads: (d) => [d.tasks, d.certificate, d.unit], keys: (d) => [d.hot_keys, d.tasks.length, d.unit], heat: (d) => d.heat, time: (d) => d.series, moves: (d) => [d.flows, d.moves], ratio: (d) => d.ratio, forecast: (d) => d.forecasts, locality: (d) => d.locality, certificate: (d) => d.certificate, events: (d) => d.events };
+    const slice = { loads: (d) => [d.tasks, d.tasks_of, d.certificate, d.unit], keys: (d) => [d.hot_keys, d.tasks.length, d.unit], heat: (d) => d.heat, time: (d) => d.series, moves: (d) => [d.flows, d.moves], ratio: (d) => d.ratio, forecast: (d) => d.forecasts, locality: (d) => d.locality, certificate: (d) => d.certificate, events: (d) => d.events };
     for (const part of shown) {
       const now = JSON.stringify(slice[part.id](current));
       if (seen.get(part.id) === now) continue;

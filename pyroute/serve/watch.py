@@ -179,13 +179,14 @@ class Watcher:
 def joined(first: Report, second: Report) -> Report:
     """Two reports as one: lists of both, and where there can be one alone, that of the first."""
     both = {"facts", "events", "warnings", "forecasts", "series", "locality"}
+    of_tasks = ("unit", "tasks_after", "tasks_of")
     changes: dict[str, Any] = {}
     for field in fields(Report):
         mine, other = getattr(first, field.name), getattr(second, field.name)
         if field.name in both:
             changes[field.name] = (*mine, *other)
-        elif not mine and field.name not in ("unit", "tasks_after"):
+        elif not mine and field.name not in of_tasks:
             changes[field.name] = other
     if not first.tasks:
-        changes |= {"unit": second.unit, "tasks_after": second.tasks_after}
+        changes |= {name: getattr(second, name) for name in of_tasks}
     return replace(first, **changes)
