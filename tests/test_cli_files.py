@@ -425,6 +425,19 @@ def test_hashed_keys_show_none(call, files, tmp_path):
     assert "customer-" not in out + report.read_text()
 
 
+def test_hashed_keys_have_one_name_on_the_screen_and_in_the_report(call, files, tmp_path):
+    report = tmp_path / "report.html"
+    code, out, _ = call(
+        *("analyze", files / "orders.parquet", "--key", "customer", "--hash-keys", "--json"),
+        *("--report", report),
+    )
+    assert code == 0
+    shown = [row["key"]["v"] for row in json.loads(out)["hot_keys"]]
+    page = [row["key"]["text"] for row in data_of(report)["hot_keys"]]
+    assert len(shown) >= 5
+    assert page[: len(shown)] == shown
+
+
 def test_report_is_there_where_nobody_reads(files, tmp_path):
     report = tmp_path / "report.html"
     command = [sys.executable, "-m", "pyroute", "analyze", files / "orders.parquet"]

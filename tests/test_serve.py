@@ -557,8 +557,9 @@ def test_hashed(stream):
     assert str(BIG) not in watcher.current[1]
 
 
-def test_unchanged_pages_are_not_sent(stream):
-    watcher = Watcher([open_source(str(stream.directory))])
+@pytest.mark.parametrize("hash_keys", [False, True, b"salt"])
+def test_unchanged_pages_are_not_sent(stream, hash_keys):
+    watcher = Watcher([open_source(str(stream.directory))], hash_keys=hash_keys)
     version, _ = watcher.current
     watcher.look()
     assert watcher.current[0] == version

@@ -269,20 +269,21 @@ class Report:
         Equal keys get equal names. Without a salt a random one is used and forgotten: guessing keys
         and comparing does not work then.
         """
-        secret = secrets.token_bytes(32) if salt is None else hashlib.sha256(salt).digest()
-
-        def hide(name: KeyName) -> KeyName:
-            text = f"{name.kind}:{name.text}".encode("utf-8", "surrogatepass")
-            digest = hashlib.blake2b(text, key=secret, digest_size=6).hexdigest()
-            return KeyName(f"#{digest}", "hashed")
-
-        made: Report = _with_names(self, hide)
+        secret = secrets.token_bytes(32) if salt is None else salt
+        made: Report = _with_names(self, lambda name: hashed_name(name, secret))
         return replace(made, keys_hashed=True)
 
     def document(self) -> dict[str, Any]:
         """As JSON takes it."""
         made: dict[str, Any] = _plain(self)
         return {"format": _FORMAT, "format_version": 1, **made}
+
+
+def hashed_name(name: KeyName, salt: bytes) -> KeyName:
+    """What stands for a key where keys are hidden; equal keys and salts give equal names."""
+    text = f"{name.kind}:{name.text}".encode("utf-8", "surrogatepass")
+    key = hashlib.sha256(salt).digest()
+    return KeyName("#" + hashlib.blake2b(text, key=key, digest_size=6).hexdigest(), "hashed")
 
 
 def _with_names(value: Any, hide: Callable[[KeyName], KeyName]) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -40,7 +41,7 @@ class Watcher:
     every
         Seconds between two looks.
     hash_keys
-        As of `pyroute.report.write`.
+        As of `pyroute.report.write`; names stay the same from look to look.
     clock
         Seconds; for tests.
     """
@@ -56,7 +57,9 @@ class Watcher:
     ) -> None:
         if not every > 0:
             raise ValueError(f"every: expected more than 0, got {every}")
-        self._sources, self._every, self._hash, self._title = sources, every, hash_keys, title
+        # One secret for all looks: a key keeps its name while the page is open.
+        self._hash = secrets.token_bytes(32) if hash_keys is True else hash_keys
+        self._sources, self._every, self._title = sources, every, title
         self._clock = clock
         self._good: dict[int, Report] = {}
         self._since: dict[int, float] = {}
