@@ -21,6 +21,7 @@ from live_stream import BIG, Control, Stream
 from pyroute import metrics
 from pyroute.serve import Server, SourceError, Watcher, open_source
 from pyroute.serve.server import is_loopback
+from pyroute.serve.watch import AGE
 
 GOLDEN = Path(__file__).parent / "golden" / "stream.1"
 WAIT = 60  # seconds that a loaded machine may need
@@ -688,6 +689,49 @@ def test_what_is_counted():
     assert [b - a for a, b in zip(before, after, strict=True)] == [1, 1]
     moved = metrics.MOVED.value()
     assert moved >= len(plan.migrations)
+
+
+def shown(server, name):
+    """The lines of a metric that Prometheus would read, by their labels."""
+    found = re.findall(rf"^{name}\{{(.*)\}} (\S+)$", ask(server, "/metrics")[1], re.MULTILINE)
+    return {labels: float(value) for labels, value in found}
+
+
+def test_loads_of_what_is_shown_are_metrics(tmp_path):
+    made, other = Stream(tmp_path / "one", tasks=3), Stream(tmp_path / "two", tasks=2)
+    row = made.batch()
+    metrics.LOAD.clear()  # of watchers that other tests did not stop
+    metrics.IMBALANCE.clear()
+    with Running(made.directory) as server:
+        loads = {f'stream="clicks",task="{task}"': row["loads"][task] for task in range(3)}
+        assert shown(server, "pyroute_task_load") == pytest.approx(loads)
+        ratio = max(row["loads"]) * 3 / sum(row["loads"]) - 1
+        assert shown(server, "pyroute_imbalance") == pytest.approx({'stream="clicks"': ratio})
+        row = made.batch(tasks=[0, 7], loads=[30.0, 10.0])  # tasks that are gone are not kept
+        gone = {'stream="clicks",task="0"': 30.0, 'stream="clicks",task="7"': 10.0}
+        until(lambda: shown(server, "pyroute_task_load") == gone)
+        assert shown(server, "pyroute_imbalance") == {'stream="clicks"': 0.5}
+    other.batch()
+    with Running(made.directory, other.directory) as server:  # two of one name
+        names = {re.search('stream="(.*?)"', one)[1] for one in shown(server, "pyroute_task_load")}
+        assert names == {str(made.directory), str(other.directory)}
+    assert metrics.LOAD.items() == metrics.IMBALANCE.items() == []
+
+
+def test_how_long_a_place_was_not_read_is_a_metric(tmp_path, stream):
+    now = [100.0]
+    (tmp_path / "empty").mkdir()
+    places = [stream.directory, tmp_path / "empty"]
+    watcher = Watcher([open_source(str(place)) for place in places], clock=lambda: now[0])
+    now[0] += 30.0
+    watcher.look()
+    ages = {labels["place"]: seconds for labels, seconds in AGE.items()}
+    assert [ages[str(place)] for place in places] == [0.0, 30.0]
+    shutil.move(stream.directory, tmp_path / "away")
+    now[0] += 5.0
+    watcher.look()
+    ages = {labels["place"]: seconds for labels, seconds in AGE.items()}
+    assert [ages[str(place)] for place in places] == [5.0, 35.0]
 
 
 def test_threads_count_all():
