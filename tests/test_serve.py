@@ -441,7 +441,8 @@ def test_token(stream):
         for headers in (
             {},
             {"Authorization": "Bearer wrong"},
-            {"Cookie": "pyroute_token=wrong"},
+            {"Cookie": f"pyroute_token_{server.port}=wrong"},
+            {"Cookie": f"pyroute_token_{server.port + 1}=secret"},
             {"Authorization": "Bearer sécret".encode("latin-1")},
         ):
             for path in ("/", "/data", "/events", "/metrics", "/health", "/x"):
@@ -452,9 +453,26 @@ def test_token(stream):
         assert (status, body, headers["Location"]) == (303, "", "/")
         cookie = headers["Set-Cookie"]
         assert "HttpOnly" in cookie
-        assert "SameSite=Strict" in cookie
+        assert "SameSite=Lax" in cookie  # Strict does not come back after a link from elsewhere
         assert ask(server, "/data", Cookie=f"a=b; {cookie.split(';')[0]}")[0] == 200
         assert "token=secret" in server.url
+
+
+def test_with_a_token_any_name_will_do(stream):
+    """A proxy hands on the name that it was asked by; without a token only loopback is known."""
+    with Running(stream.directory, token="secret") as server:
+        known = {"Host": "pyroute.example", "Authorization": "Bearer secret"}
+        assert ask(server, "/data", **known)[0] == 200
+        assert ask(server, "/data", Host="pyroute.example")[0] == 401
+
+
+def test_two_ports_have_two_cookies(stream):
+    with Running(stream.directory, token="one") as one, Running(stream.directory, token="2") as two:
+        cookies = "; ".join(
+            ask(server, f"/?token={server.token}")[2]["Set-Cookie"].split(";")[0]
+            for server in (one, two)
+        )
+        assert ask(one, "/data", Cookie=cookies)[0] == ask(two, "/data", Cookie=cookies)[0] == 200
 
 
 def test_token_of_any_letter_that_a_cookie_may_hold(stream):
@@ -515,7 +533,9 @@ class Listener(threading.Thread):
             if line.startswith(b"data: "):
                 self.pages.append(json.loads(line[6:]))
             elif line.startswith(b"id: "):
-                self.ids.append(int(line[4:]))
+                boot, _, number = line[4:].decode().partition("-")
+                self.boot = boot
+                self.ids.append(int(number))
             elif line.startswith(b":"):
                 self.comments += 1
 
@@ -535,12 +555,16 @@ def test_events(stream, served):
 
 def test_events_go_on_where_they_were(stream, served):
     version, _ = served.watcher.current
-    again = Listener(served, **{"Last-Event-ID": str(version)})
+    again = Listener(served, **{"Last-Event-ID": f"{served.boot}-{version}"})
     stream.batch()
     until(lambda: again.pages)
     assert again.ids[0] > version
-    other = Listener(served, **{"Last-Event-ID": "999999"})  # of a server before this one
-    until(lambda: other.pages)
+    assert again.boot == served.boot
+    version, _ = served.watcher.current
+    # Of a server before this one, also where it had sent as many pages.
+    for last in ("999999", str(version), f"00000000-{version}", f"{served.boot}-x"):
+        other = Listener(served, **{"Last-Event-ID": last})
+        until(lambda other=other: other.pages)
 
 
 def test_idle_streams_are_kept(stream, monkeypatch):

@@ -222,3 +222,18 @@ def test_token(watch, stream):
         page.wait_for_selector(".bar .pill.ok")  # the cookie opens the events too
     finally:
         server.stop()
+
+
+def test_a_link_from_elsewhere(watch, stream, tmp_path):
+    """As in a mail: what leads here is another site, and the cookie is there all the same."""
+    server = Server(Watcher([open_source(str(stream.directory))], every=0.2), token="secret")
+    server.start()
+    try:
+        (tmp_path / "mail.html").write_text(
+            f'<html data-ready><link rel="icon" href="data:,"><a href="{server.url}">look</a>'
+        )
+        page = watch().open((tmp_path / "mail.html").as_uri())
+        page.click("a")
+        page.wait_for_selector(".bar .pill.ok")
+    finally:
+        server.stop()
