@@ -4,6 +4,7 @@ import html.parser
 import json
 import os
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -302,6 +303,51 @@ def test_bounded():
     assert "tasks" in said
     assert "keys" in said
     assert sum(flow.keys for flow in page.flows) <= len(plan.migrations)
+
+
+@pytest.mark.parametrize("letter", ["ж", "🦆", "a", "<"])
+def test_bounded_whatever_the_names(letter):
+    names = [f"{i:05d}{letter * 290}{i:05d}" for i in range(4000)]
+    page = report.build(
+        "x",
+        hot_keys=[report.HotKey(report.name_of(name), 5.0, 0.0, 0.001) for name in names[:1000]],
+        warnings=[("key ", report.name_of(names[0]))],
+    )
+    moves = [report.Move(report.name_of(name), "1", "2", 5.0, 10) for name in names[1000:]]
+    page = replace(page, moves=tuple(moves))
+    text = report.to_html(page)
+    assert len(text.encode()) < 3_000_000
+    data = data_of(text)
+    if letter == "a":
+        assert data == json.loads(json.dumps(page.document()))
+        return
+    # Names are shorter, and none is left out; they can still be told from each other.
+    assert (len(data["hot_keys"]), len(data["moves"])) == (1000, 3000)
+    shown = {row["key"]["text"] for row in (*data["hot_keys"], *data["moves"])}
+    assert len(shown) == 4000
+    assert "keys are shown by their first" in data["warnings"][0]
+    assert data["warnings"][1][1]["text"] in shown
+
+
+def test_bounded_however_many_flows():
+    flows = [report.Flow(f"t{i}", f"t{i + 1}", 1, 2.0, 40_000 - i) for i in range(40_000)]
+    intervals = [
+        report.Interval("🦆" * 500 + str(i), {f"{'🦆' * 200}{task}": 1.5 for task in range(10)}, 5)
+        for i in range(3000)
+    ]
+    page = report.build("🦆" * 10_000, intervals=intervals)
+    page = replace(page, flows=tuple(flows))
+    text = report.to_html(page)
+    assert len(text.encode()) < 3_000_000
+    data = data_of(text)
+    said = data["warnings"][0]
+    assert f"{len(data['flows']):,} of 40,000 flows between tasks" in said
+    assert (
+        f"of lines over time the last {len(data['series'][0]['labels']):,} of 1,500 inter" in said
+    )
+    assert data["flows"][0]["source"] == "t0"
+    assert sum(flow["keys"] for flow in data["flows"]) == 40_000  # the others are one
+    assert sum(flow["state_size"] for flow in data["flows"]) == sum(f.state_size for f in flows)
 
 
 def test_atomic(tmp_path, monkeypatch):

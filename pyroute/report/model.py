@@ -270,12 +270,16 @@ class Report:
         and comparing does not work then.
         """
         secret = secrets.token_bytes(32) if salt is None else salt
-        made: Report = _with_names(self, lambda name: hashed_name(name, secret))
+
+        def hide(value: Any) -> Any:
+            return hashed_name(value, secret) if isinstance(value, KeyName) else value
+
+        made: Report = changed(self, hide)
         return replace(made, keys_hashed=True)
 
     def document(self) -> dict[str, Any]:
         """As JSON takes it."""
-        made: dict[str, Any] = _plain(self)
+        made: dict[str, Any] = plain(self)
         return {"format": _FORMAT, "format_version": 1, **made}
 
 
@@ -286,22 +290,23 @@ def hashed_name(name: KeyName, salt: bytes) -> KeyName:
     return KeyName("#" + hashlib.blake2b(text, key=key, digest_size=6).hexdigest(), "hashed")
 
 
-def _with_names(value: Any, hide: Callable[[KeyName], KeyName]) -> Any:
-    if isinstance(value, KeyName):
-        return hide(value)
+def changed(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The same with every key and everything else that has no parts changed."""
     if isinstance(value, tuple):
-        return tuple(_with_names(part, hide) for part in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        changed = {f.name: _with_names(getattr(value, f.name), hide) for f in fields(value)}
-        return replace(value, **changed)
-    return value
+        return tuple([changed(part, change) for part in value])
+    if is_dataclass(value) and not isinstance(value, KeyName | type):
+        return replace(
+            value, **{f.name: changed(getattr(value, f.name), change) for f in fields(value)}
+        )
+    return change(value)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """As JSON takes it; numbers that it has none for are null."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, tuple | list):
-        return [_plain(part) for part in value]
+        return [plain(part) for part in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
