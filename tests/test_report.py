@@ -289,6 +289,35 @@ def test_hashing_is_consistent_and_salted():
         assert names[move.key.text] == other.key.text
 
 
+def themes():
+    """The colors of the page by theme: light, dark by the system's wish, dark by the button."""
+    rules = re.findall(r":root[^{]*\{([^}]*--faint[^}]*)\}", writer.asset("page.css"))
+    found = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", rule)) for rule in rules]
+    return [theme for theme in found if "bg" in theme]
+
+
+def luminance(color):
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    parts = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+    return float(np.dot([0.2126, 0.7152, 0.0722], parts))
+
+
+@pytest.mark.parametrize("theme", themes()[:3], ids=["light", "dark", "dark by the button"])
+@pytest.mark.parametrize(
+    ("text", "grounds"),
+    [
+        *[(name, ("card", "bg", "field")) for name in ("ink", "soft", "faint", "hot", "good")],
+        ("hot", ("hot-soft",)),
+        ("good", ("good-soft",)),
+        ("accent", ("card", "bg")),
+    ],
+)
+def test_small_text_can_be_read(theme, text, grounds):
+    for ground in grounds:
+        low, high = sorted(luminance(theme[name]) for name in (text, ground))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (text, ground)
+
+
 def test_bounded():
     tasks, keys = 5000, 30_000
     rng = np.random.default_rng(0)

@@ -180,8 +180,19 @@ def test_light_and_dark(watch, url, scheme):
     assert (luminance(ground) < 0.05) == (scheme == "dark")
     card = rgb(page, ".card", "background-color")
     assert contrast(rgb(page, "body", "color"), card) > 7
-    for selector in (".about", "summary", ".facts .name", ".hero .sub"):
+    for selector in (".about", "summary", ".facts .name", ".facts .detail", ".hero .sub"):
         assert contrast(rgb(page, selector, "color"), card) > 4.5, selector
+    for selector in ("svg text.faint", "svg text.soft", "svg text"):
+        assert contrast(rgb(page, selector, "fill"), card) > 4.5, selector
+    assert contrast(rgb(page, "footer", "color"), ground) > 4.5
+    for selector in (".headline .key", "th button"):
+        behind = card if selector == "th button" else rgb(page, selector, "background-color")
+        assert contrast(rgb(page, selector, "color"), behind) > 4.5, selector
+    assert contrast(rgb(page, "#search", "color"), card) > 4.5
+    hint = page.evaluate(
+        "getComputedStyle(document.getElementById('search'), '::placeholder').color"
+    )
+    assert contrast([float(x) for x in re.findall(r"[\d.]+", hint)[:3]], card) > 4.5
     page.click("button.icon")  # light
     page.click("button.icon")  # dark
     assert luminance(rgb(page, "body", "background-color")) < 0.05
