@@ -121,6 +121,12 @@ def test_only_the_last_batches_are_read(tmp_path, monkeypatch):
     assert source.read().heat.labels == ("batch 4", "batch 5", "batch 6")
 
 
+def test_what_a_stream_needs_is_named_by_its_extra(stream, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(SourceError, match=r"pip install 'pyroute-core\[report\]'"):
+        open_source(str(stream.directory))
+
+
 def test_unknown_place():
     with pytest.raises(SourceError, match="there is nothing"):
         open_source("/no/such/place")
