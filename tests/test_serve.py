@@ -860,6 +860,41 @@ def test_reads_settings(settings):
     assert [part.share for part in source.read().ratio] == [0.5, 0.5]
 
 
+def measured(**loads):
+    keys = {"count": [["anna", 6.0, 512, 0], [2**60 + 1, 2.0, 64, 1], [["de", 7], 1.0, 64, 1]]}
+    plans = {"count": {"plans": 2, "keys": 30, "bytes": 4096, "share": 0.1, "seconds": 0.2}}
+    return {**status("nothing"), "loads": {"count": loads}, "keys": keys, "plans": plans}
+
+
+def test_settings_show_what_the_manager_measured(settings):
+    """Loads per task and hot keys of a topology on Storm, what moved, and who refused."""
+    settings.put("urls/status", measured(**{"0": 6.0, "1": 4.0}))
+    source = open_source("storm:dir:/somewhere")
+    page = source.read()
+    assert [(task.task, task.before) for task in page.tasks] == [("0", 6.0), ("1", 4.0)]
+    found = [(key.key.text, key.count, key.share, key.task) for key in page.hot_keys]
+    assert found[:2] == [("anna", 6.0, 0.6, "0"), (str(2**60 + 1), 2.0, 0.2, "1")]
+    assert page.hot_keys[2].key.text == "de | 7"
+    facts = {fact.name: fact for fact in page.facts}
+    assert facts["busiest task of count"].value == "1.20x"
+    assert "count: 2 plans moved 30 keys with 4.0 KiB" in facts["urls/status"].detail
+    settings.put("urls/status", measured(**{"0": 5.0, "1": 5.0}))
+    page = source.read()
+    assert page.tasks[0].before == 5.0
+    assert page.events == ()  # loads that change are no event
+    both = {**measured(**{"0": 5.0}), "refusals": {"count[1]": "ids: damaged"}}
+    both["loads"]["tags"] = {"0": 1.0}
+    settings.put("urls/status", both)
+    page = source.read()
+    assert [task.task for task in page.tasks] == ["count 0", "tags 0"]
+    assert page.warnings == ("urls/status: count[1]: ids: damaged",)
+    watcher = Watcher([source], hash_keys=True)
+    assert "anna" not in watcher.current[1]
+    for damaged in ({"loads": {"count": {"0": "much"}}}, {"keys": {"count": [["anna"]]}}):
+        settings.put("urls/status", {**measured(**{"0": 5.0}), **damaged})
+        assert "urls/status: expected what a manager writes" in str(source.read().warnings)
+
+
 def test_settings_survive(settings):
     watcher = Watcher([open_source("dir:/somewhere")])
     assert "no documents" in watcher.problems[0]
