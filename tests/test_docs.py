@@ -1,5 +1,6 @@
 """The pages of docs/: their Python and commands run, their links lead somewhere."""
 
+import importlib
 import importlib.util
 import re
 import shlex
@@ -175,9 +176,25 @@ def test_site_builds_nothing_from_elsewhere():
     assert "font: false" in text
 
 
-def test_reference_names_exist():
-    import importlib
+@pytest.mark.parametrize("name", ["control", "protocol", "storm", "workloads"])
+def test_reference_has_all_names(name):
+    module = importlib.import_module(f"pyroute.{name}")
+    page = (ROOT / "docs" / "reference" / f"{name}.md").read_text()
+    assert set(re.findall(rf"^::: pyroute\.{name}\.(\w+)$", page, re.MULTILINE)) == set(
+        module.__all__
+    )
 
+
+def test_reference_has_all_commands():
+    import commands_page
+
+    if {entry.name for entry in entry_points(group="pyroute.commands")} != KNOWN:
+        pytest.skip("not all commands are installed")
+    text = commands_page.PATH.read_text()
+    assert text == commands_page.written(text), "run python tests/commands_page.py"
+
+
+def test_reference_names_exist():
     for path in (ROOT / "docs" / "reference").glob("*.md"):
         for name in re.findall(r"^::: (\S+)$", path.read_text(), re.MULTILINE):
             if name.startswith("spark_udf"):
