@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 __all__ = ["REGISTRY", "Counter", "Gauge", "Registry", "observe"]
@@ -89,6 +89,17 @@ class Gauge(Metric):
         with self._lock:
             if self._room(key):
                 self._values[key] = float(value)
+
+    def replace(self, rows: Iterable[tuple[dict[str, object], float]], **where: object) -> None:
+        """Say what all are that have these labels; others of them are forgotten."""
+        part = {(name, str(value)) for name, value in where.items()}
+        values = {self._key({**labels, **where}): float(value) for labels, value in rows}
+        with self._lock:
+            for key in [key for key in self._values if part <= set(key) and key not in values]:
+                del self._values[key]
+            for key, value in values.items():
+                if self._room(key):
+                    self._values[key] = value
 
     def clear(self) -> None:
         """Forget every set of labels: tasks that are gone are not reported for ever."""
@@ -185,7 +196,9 @@ MOVED = REGISTRY.counter("pyroute_moved_keys", "Keys of plans that gates let pas
 MOVED_BYTES = REGISTRY.counter("pyroute_moved_bytes", "State of plans that gates let pass.")
 BATCHES = REGISTRY.counter("pyroute_stream_batches", "Batches that streams committed.", ["stream"])
 ROWS = REGISTRY.counter("pyroute_stream_rows", "Rows of committed batches.", ["stream"])
-LOAD = REGISTRY.gauge("pyroute_task_load", "Load of a task in the last batch.", ["stream", "task"])
+LOAD = REGISTRY.gauge(
+    "pyroute_task_load", "Load of a task in the last interval.", ["stream", "task"]
+)
 IMBALANCE = REGISTRY.gauge("pyroute_imbalance", "Greatest load / mean - 1.", ["stream"])
 
 
@@ -193,7 +206,12 @@ def observe(stream: str, rows: int, tasks: Sequence[int], loads: Sequence[float]
     """Count a batch of a stream, with the load of each of its tasks."""
     BATCHES.add(1, stream=stream)
     ROWS.add(rows, stream=stream)
-    for task, load in zip(tasks, loads, strict=True):
-        LOAD.set(load, stream=stream, task=task)
-    total = sum(loads)
-    IMBALANCE.set(max(loads) * len(loads) / total - 1 if total > 0 else 0, stream=stream)
+    say_loads(stream, dict(zip(tasks, loads, strict=True)))
+
+
+def say_loads(stream: str, loads: Mapping[Any, float]) -> None:
+    """The loads of all tasks of a stream in its last interval; of other tasks nothing is kept."""
+    LOAD.replace((({"task": task}, load) for task, load in loads.items()), stream=stream)
+    total = sum(loads.values())
+    ratio = max(loads.values()) * len(loads) / total - 1 if total > 0 else 0.0
+    IMBALANCE.replace([({}, ratio)] if loads else [], stream=stream)

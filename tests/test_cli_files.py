@@ -566,6 +566,19 @@ def test_hashed_keys_show_none(call, files, tmp_path):
     assert "customer-" not in out + report.read_text()
 
 
+def test_hashed_keys_have_one_name_on_the_screen_and_in_the_report(call, files, tmp_path):
+    report = tmp_path / "report.html"
+    code, out, _ = call(
+        *("analyze", files / "orders.parquet", "--key", "customer", "--hash-keys", "--json"),
+        *("--report", report),
+    )
+    assert code == 0
+    shown = [row["key"]["v"] for row in json.loads(out)["hot_keys"]]
+    page = [row["key"]["text"] for row in data_of(report)["hot_keys"]]
+    assert len(shown) >= 5
+    assert page[: len(shown)] == shown
+
+
 def test_report_is_there_where_nobody_reads(files, tmp_path):
     report = tmp_path / "report.html"
     command = [sys.executable, "-m", "pyroute", "analyze", files / "orders.parquet"]
@@ -574,6 +587,30 @@ def test_report_is_there_where_nobody_reads(files, tmp_path):
         child.stdout.close()
         child.wait(120)
     assert "</html>" in report.read_text()
+
+
+def data_of(report):
+    """The document inside a report."""
+    return json.loads(re.search(r'id="pyroute-data">(.*?)</script>', report.read_text())[1])
+
+
+def test_lines_of_a_report_are_those_of_the_screen(call, files, tmp_path):
+    """What hash gave and what plans gave are called so: neither is a promise."""
+    words = (files / "orders.parquet", "--key", "customer", "--interval", 5000, "--json")
+    found = {}
+    for command in ("analyze", "simulate"):
+        report = tmp_path / f"{command}.html"
+        code, out, err = call(command, *words, "--report", report)
+        assert (code, err) == (0, "")
+        document = json.loads(out)
+        page = data_of(report)
+        found[command] = {line["name"]: line["values"] for line in page["series"][0]["lines"]}
+        for name, of in (("by hash", "hash"), ("with plans", "planned")):
+            said = [one[f"max_by_mean_{of}"] - 1 for one in document["intervals"]]
+            assert found[command][name] == pytest.approx(said)
+        assert set(found[command]) == {"by hash", "with plans"}
+        assert page["heat"]["name"] == {"analyze": "by hash", "simulate": "with plans"}[command]
+    assert found["analyze"] == found["simulate"]
 
 
 def test_report(call, files, tmp_path):

@@ -4,6 +4,7 @@ import html.parser
 import json
 import os
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -142,6 +143,25 @@ def test_intervals_give_heat_and_lines():
     assert [row.before for row in page.tasks] == [5.0, 1.0, 1.0]
 
 
+def test_lines_are_called_what_they_are():
+    intervals = [
+        report.Interval(f"t{i}", {0: 3.0 + i, 1: 1.0}, name="by hash", others={"with plans": 0.2})
+        for i in range(3)
+    ]
+    page = report.build("x", intervals=intervals)
+    lines = {line.name: line.values for line in page.series[0].lines}
+    assert list(lines) == ["by hash", "with plans"]
+    assert lines["by hash"] == pytest.approx((0.5, 0.6, 4 / 3 - 4 / 6))
+    assert lines["with plans"] == (0.2,) * 3
+    assert page.heat.name == "by hash"
+    # Loads of one interval alone are called so, wherever they stand.
+    assert page.tasks_of == "t2"
+    assert "in the last interval, t2" in "".join(page.headline)
+    assert {fact.name: fact.detail for fact in page.facts}["busiest task"].endswith(", t2")
+    assert report.build("x", plan=example(), intervals=intervals).tasks_of == ""
+    assert report.build("x", loads={0: 1.0}, intervals=intervals).tasks_of == ""
+
+
 def test_a_task_that_comes_and_goes():
     intervals = [report.Interval("a", {0: 1.0}), report.Interval("b", {1: 2.0})]
     assert report.build("x", intervals=intervals).heat.loads == ((1.0, None), (None, 2.0))
@@ -269,6 +289,35 @@ def test_hashing_is_consistent_and_salted():
         assert names[move.key.text] == other.key.text
 
 
+def themes():
+    """The colors of the page by theme: light, dark by the system's wish, dark by the button."""
+    rules = re.findall(r":root[^{]*\{([^}]*--faint[^}]*)\}", writer.asset("page.css"))
+    found = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", rule)) for rule in rules]
+    return [theme for theme in found if "bg" in theme]
+
+
+def luminance(color):
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    parts = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+    return float(np.dot([0.2126, 0.7152, 0.0722], parts))
+
+
+@pytest.mark.parametrize("theme", themes()[:3], ids=["light", "dark", "dark by the button"])
+@pytest.mark.parametrize(
+    ("text", "grounds"),
+    [
+        *[(name, ("card", "bg", "field")) for name in ("ink", "soft", "faint", "hot", "good")],
+        ("hot", ("hot-soft",)),
+        ("good", ("good-soft",)),
+        ("accent", ("card", "bg")),
+    ],
+)
+def test_small_text_can_be_read(theme, text, grounds):
+    for ground in grounds:
+        low, high = sorted(luminance(theme[name]) for name in (text, ground))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (text, ground)
+
+
 def test_bounded():
     tasks, keys = 5000, 30_000
     rng = np.random.default_rng(0)
@@ -283,6 +332,51 @@ def test_bounded():
     assert "tasks" in said
     assert "keys" in said
     assert sum(flow.keys for flow in page.flows) <= len(plan.migrations)
+
+
+@pytest.mark.parametrize("letter", ["ж", "🦆", "a", "<"])
+def test_bounded_whatever_the_names(letter):
+    names = [f"{i:05d}{letter * 290}{i:05d}" for i in range(4000)]
+    page = report.build(
+        "x",
+        hot_keys=[report.HotKey(report.name_of(name), 5.0, 0.0, 0.001) for name in names[:1000]],
+        warnings=[("key ", report.name_of(names[0]))],
+    )
+    moves = [report.Move(report.name_of(name), "1", "2", 5.0, 10) for name in names[1000:]]
+    page = replace(page, moves=tuple(moves))
+    text = report.to_html(page)
+    assert len(text.encode()) < 3_000_000
+    data = data_of(text)
+    if letter == "a":
+        assert data == json.loads(json.dumps(page.document()))
+        return
+    # Names are shorter, and none is left out; they can still be told from each other.
+    assert (len(data["hot_keys"]), len(data["moves"])) == (1000, 3000)
+    shown = {row["key"]["text"] for row in (*data["hot_keys"], *data["moves"])}
+    assert len(shown) == 4000
+    assert "keys are shown by their first" in data["warnings"][0]
+    assert data["warnings"][1][1]["text"] in shown
+
+
+def test_bounded_however_many_flows():
+    flows = [report.Flow(f"t{i}", f"t{i + 1}", 1, 2.0, 40_000 - i) for i in range(40_000)]
+    intervals = [
+        report.Interval("🦆" * 500 + str(i), {f"{'🦆' * 200}{task}": 1.5 for task in range(10)}, 5)
+        for i in range(3000)
+    ]
+    page = report.build("🦆" * 10_000, intervals=intervals)
+    page = replace(page, flows=tuple(flows))
+    text = report.to_html(page)
+    assert len(text.encode()) < 3_000_000
+    data = data_of(text)
+    said = data["warnings"][0]
+    assert f"{len(data['flows']):,} of 40,000 flows between tasks" in said
+    assert (
+        f"of lines over time the last {len(data['series'][0]['labels']):,} of 1,500 inter" in said
+    )
+    assert data["flows"][0]["source"] == "t0"
+    assert sum(flow["keys"] for flow in data["flows"]) == 40_000  # the others are one
+    assert sum(flow["state_size"] for flow in data["flows"]) == sum(f.state_size for f in flows)
 
 
 def test_atomic(tmp_path, monkeypatch):

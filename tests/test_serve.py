@@ -21,6 +21,7 @@ from live_stream import BIG, Control, Stream
 from pyroute import metrics
 from pyroute.serve import Server, SourceError, Watcher, open_source
 from pyroute.serve.server import is_loopback
+from pyroute.serve.watch import AGE
 
 GOLDEN = Path(__file__).parent / "golden" / "stream.1"
 WAIT = 60  # seconds that a loaded machine may need
@@ -118,6 +119,12 @@ def test_only_the_last_batches_are_read(tmp_path, monkeypatch):
     assert source.read().heat.labels == ("batch 3", "batch 4", "batch 5")
     stream.batch()
     assert source.read().heat.labels == ("batch 4", "batch 5", "batch 6")
+
+
+def test_what_a_stream_needs_is_named_by_its_extra(stream, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(SourceError, match=r"pip install 'pyroute-core\[report\]'"):
+        open_source(str(stream.directory))
 
 
 def test_unknown_place():
@@ -440,7 +447,8 @@ def test_token(stream):
         for headers in (
             {},
             {"Authorization": "Bearer wrong"},
-            {"Cookie": "pyroute_token=wrong"},
+            {"Cookie": f"pyroute_token_{server.port}=wrong"},
+            {"Cookie": f"pyroute_token_{server.port + 1}=secret"},
             {"Authorization": "Bearer sécret".encode("latin-1")},
         ):
             for path in ("/", "/data", "/events", "/metrics", "/health", "/x"):
@@ -451,9 +459,26 @@ def test_token(stream):
         assert (status, body, headers["Location"]) == (303, "", "/")
         cookie = headers["Set-Cookie"]
         assert "HttpOnly" in cookie
-        assert "SameSite=Strict" in cookie
+        assert "SameSite=Lax" in cookie  # Strict does not come back after a link from elsewhere
         assert ask(server, "/data", Cookie=f"a=b; {cookie.split(';')[0]}")[0] == 200
         assert "token=secret" in server.url
+
+
+def test_with_a_token_any_name_will_do(stream):
+    """A proxy hands on the name that it was asked by; without a token only loopback is known."""
+    with Running(stream.directory, token="secret") as server:
+        known = {"Host": "pyroute.example", "Authorization": "Bearer secret"}
+        assert ask(server, "/data", **known)[0] == 200
+        assert ask(server, "/data", Host="pyroute.example")[0] == 401
+
+
+def test_two_ports_have_two_cookies(stream):
+    with Running(stream.directory, token="one") as one, Running(stream.directory, token="2") as two:
+        cookies = "; ".join(
+            ask(server, f"/?token={server.token}")[2]["Set-Cookie"].split(";")[0]
+            for server in (one, two)
+        )
+        assert ask(one, "/data", Cookie=cookies)[0] == ask(two, "/data", Cookie=cookies)[0] == 200
 
 
 def test_token_of_any_letter_that_a_cookie_may_hold(stream):
@@ -514,7 +539,9 @@ class Listener(threading.Thread):
             if line.startswith(b"data: "):
                 self.pages.append(json.loads(line[6:]))
             elif line.startswith(b"id: "):
-                self.ids.append(int(line[4:]))
+                boot, _, number = line[4:].decode().partition("-")
+                self.boot = boot
+                self.ids.append(int(number))
             elif line.startswith(b":"):
                 self.comments += 1
 
@@ -534,12 +561,16 @@ def test_events(stream, served):
 
 def test_events_go_on_where_they_were(stream, served):
     version, _ = served.watcher.current
-    again = Listener(served, **{"Last-Event-ID": str(version)})
+    again = Listener(served, **{"Last-Event-ID": f"{served.boot}-{version}"})
     stream.batch()
     until(lambda: again.pages)
     assert again.ids[0] > version
-    other = Listener(served, **{"Last-Event-ID": "999999"})  # of a server before this one
-    until(lambda: other.pages)
+    assert again.boot == served.boot
+    version, _ = served.watcher.current
+    # Of a server before this one, also where it had sent as many pages.
+    for last in ("999999", str(version), f"00000000-{version}", f"{served.boot}-x"):
+        other = Listener(served, **{"Last-Event-ID": last})
+        until(lambda other=other: other.pages)
 
 
 def test_idle_streams_are_kept(stream, monkeypatch):
@@ -557,8 +588,9 @@ def test_hashed(stream):
     assert str(BIG) not in watcher.current[1]
 
 
-def test_unchanged_pages_are_not_sent(stream):
-    watcher = Watcher([open_source(str(stream.directory))])
+@pytest.mark.parametrize("hash_keys", [False, True, b"salt"])
+def test_unchanged_pages_are_not_sent(stream, hash_keys):
+    watcher = Watcher([open_source(str(stream.directory))], hash_keys=hash_keys)
     version, _ = watcher.current
     watcher.look()
     assert watcher.current[0] == version
@@ -689,6 +721,49 @@ def test_what_is_counted():
     assert moved >= len(plan.migrations)
 
 
+def shown(server, name):
+    """The lines of a metric that Prometheus would read, by their labels."""
+    found = re.findall(rf"^{name}\{{(.*)\}} (\S+)$", ask(server, "/metrics")[1], re.MULTILINE)
+    return {labels: float(value) for labels, value in found}
+
+
+def test_loads_of_what_is_shown_are_metrics(tmp_path):
+    made, other = Stream(tmp_path / "one", tasks=3), Stream(tmp_path / "two", tasks=2)
+    row = made.batch()
+    metrics.LOAD.clear()  # of watchers that other tests did not stop
+    metrics.IMBALANCE.clear()
+    with Running(made.directory) as server:
+        loads = {f'stream="clicks",task="{task}"': row["loads"][task] for task in range(3)}
+        assert shown(server, "pyroute_task_load") == pytest.approx(loads)
+        ratio = max(row["loads"]) * 3 / sum(row["loads"]) - 1
+        assert shown(server, "pyroute_imbalance") == pytest.approx({'stream="clicks"': ratio})
+        row = made.batch(tasks=[0, 7], loads=[30.0, 10.0])  # tasks that are gone are not kept
+        gone = {'stream="clicks",task="0"': 30.0, 'stream="clicks",task="7"': 10.0}
+        until(lambda: shown(server, "pyroute_task_load") == gone)
+        assert shown(server, "pyroute_imbalance") == {'stream="clicks"': 0.5}
+    other.batch()
+    with Running(made.directory, other.directory) as server:  # two of one name
+        names = {re.search('stream="(.*?)"', one)[1] for one in shown(server, "pyroute_task_load")}
+        assert names == {str(made.directory), str(other.directory)}
+    assert metrics.LOAD.items() == metrics.IMBALANCE.items() == []
+
+
+def test_how_long_a_place_was_not_read_is_a_metric(tmp_path, stream):
+    now = [100.0]
+    (tmp_path / "empty").mkdir()
+    places = [stream.directory, tmp_path / "empty"]
+    watcher = Watcher([open_source(str(place)) for place in places], clock=lambda: now[0])
+    now[0] += 30.0
+    watcher.look()
+    ages = {labels["place"]: seconds for labels, seconds in AGE.items()}
+    assert [ages[str(place)] for place in places] == [0.0, 30.0]
+    shutil.move(stream.directory, tmp_path / "away")
+    now[0] += 5.0
+    watcher.look()
+    ages = {labels["place"]: seconds for labels, seconds in AGE.items()}
+    assert [ages[str(place)] for place in places] == [5.0, 35.0]
+
+
 def test_threads_count_all():
     counter = metrics.Registry().counter("hits", "")
     threads = [
@@ -783,6 +858,41 @@ def test_reads_settings(settings):
     assert any("count at version 3" in event.text for event in events)
     settings.put("urls/spout->count", pr.DynamicGrouping.from_ratio([1, 1]).to_bytes())
     assert [part.share for part in source.read().ratio] == [0.5, 0.5]
+
+
+def measured(**loads):
+    keys = {"count": [["anna", 6.0, 512, 0], [2**60 + 1, 2.0, 64, 1], [["de", 7], 1.0, 64, 1]]}
+    plans = {"count": {"plans": 2, "keys": 30, "bytes": 4096, "share": 0.1, "seconds": 0.2}}
+    return {**status("nothing"), "loads": {"count": loads}, "keys": keys, "plans": plans}
+
+
+def test_settings_show_what_the_manager_measured(settings):
+    """Loads per task and hot keys of a topology on Storm, what moved, and who refused."""
+    settings.put("urls/status", measured(**{"0": 6.0, "1": 4.0}))
+    source = open_source("storm:dir:/somewhere")
+    page = source.read()
+    assert [(task.task, task.before) for task in page.tasks] == [("0", 6.0), ("1", 4.0)]
+    found = [(key.key.text, key.count, key.share, key.task) for key in page.hot_keys]
+    assert found[:2] == [("anna", 6.0, 0.6, "0"), (str(2**60 + 1), 2.0, 0.2, "1")]
+    assert page.hot_keys[2].key.text == "de | 7"
+    facts = {fact.name: fact for fact in page.facts}
+    assert facts["busiest task of count"].value == "1.20x"
+    assert "count: 2 plans moved 30 keys with 4.0 KiB" in facts["urls/status"].detail
+    settings.put("urls/status", measured(**{"0": 5.0, "1": 5.0}))
+    page = source.read()
+    assert page.tasks[0].before == 5.0
+    assert page.events == ()  # loads that change are no event
+    both = {**measured(**{"0": 5.0}), "refusals": {"count[1]": "ids: damaged"}}
+    both["loads"]["tags"] = {"0": 1.0}
+    settings.put("urls/status", both)
+    page = source.read()
+    assert [task.task for task in page.tasks] == ["count 0", "tags 0"]
+    assert page.warnings == ("urls/status: count[1]: ids: damaged",)
+    watcher = Watcher([source], hash_keys=True)
+    assert "anna" not in watcher.current[1]
+    for damaged in ({"loads": {"count": {"0": "much"}}}, {"keys": {"count": [["anna"]]}}):
+        settings.put("urls/status", {**measured(**{"0": 5.0}), **damaged})
+        assert "urls/status: expected what a manager writes" in str(source.read().warnings)
 
 
 def test_settings_survive(settings):

@@ -134,9 +134,9 @@ def analyze(
     found, spans, source = reading.read(out, interval, max_imbalance, max_table)
     kept = reading.stay
     seconds = clock.perf_counter() - began
-    if report is not None:  # first: who reads the text may close the pipe, as `head` does
-        _write_report(report, found, spans, kept, columns, hash_keys, source, cost)
     namer = Namer(hash_keys)
+    if report is not None:  # first: who reads the text may close the pipe, as `head` does
+        _write_report(report, found, spans, kept, columns, namer.salt or False, source, cost)
     _show(out, found, spans, columns, namer, top, seconds, source)
     if kept is not None:
         _show_stay(out, kept)
@@ -578,7 +578,7 @@ def _write_report(
     spans: Sequence[Interval],
     kept: Stay | None,
     columns: Columns,
-    hashed: bool,
+    hashed: bytes | bool,
     source: str,
     cost: str | None,
 ) -> None:
@@ -616,9 +616,9 @@ def _write_report(
                 dict(enumerate(one.by_hash)),
                 one.bytes_moved,
                 one.keys_moved,
-                one.routed_ratio - 1,
-                None,
-                one.reason,
+                reason=one.reason,
+                name="by hash",
+                others={"with plans": one.routed_ratio - 1},
             )
             for one in spans
         ],

@@ -37,7 +37,7 @@ _FEATURES = {
     "control": "monitor, store and control loop",
     "postgres": "one store of control for several hosts",
     "train": "training the forecasts of control",
-    "report": "report.html",
+    "report": "pyroute serve, of streams on Spark",
 }
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?\s*([^;]*)(?:;.*extra\s*==\s*(.*))?")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import secrets
 import threading
@@ -110,28 +109,26 @@ class Namer:
     """Keys as they are shown and written; hashed, where that is asked for."""
 
     def __init__(self, hashed: bool) -> None:
-        self._salt = secrets.token_bytes(32) if hashed else None
+        self.salt = secrets.token_bytes(32) if hashed else None
+        """Of all names of one call, on the screen and in its report; None where keys are shown."""
 
     @property
     def hides(self) -> bool:
         """Whether no key itself may be shown."""
-        return self._salt is not None
+        return self.salt is not None
 
     def text(self, value: Any) -> str:
         """As a table shows it."""
-        from pyroute.report.model import name_of
+        from pyroute.report.model import hashed_name, name_of
 
         name = name_of(value)
-        if self._salt is None:
-            return name.text
-        data = f"{name.kind}:{name.text}".encode("utf-8", "surrogatepass")
-        return "#" + hashlib.blake2b(data, key=self._salt, digest_size=6).hexdigest()
+        return name.text if self.salt is None else hashed_name(name, self.salt).text
 
     def json(self, value: Any) -> dict[str, Any]:
         """As JSON has it: typed, integers as text."""
         from pyroute._typed_json import encode
 
-        if self._salt is not None:
+        if self.salt is not None:
             return {"t": "hashed", "v": self.text(value)}
         return encode(value)
 

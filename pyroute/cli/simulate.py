@@ -136,9 +136,9 @@ def _report(path: Any, found: list[Any], keys: str, hashed: bool) -> None:
                 dict(enumerate(one.routed)),
                 one.bytes_moved,
                 one.keys_moved,
-                one.hash_ratio - 1,
-                None,
-                one.reason,
+                reason=one.reason,
+                name="with plans",
+                others={"by hash": one.hash_ratio - 1},
             )
             for one in found
         ],

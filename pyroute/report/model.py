@@ -128,6 +128,10 @@ class Interval:
         What the gate said after it.
     seconds
         How long it took.
+    name
+        What these loads are, where they were not measured: "by hash", "with plans".
+    others
+        Imbalance of the same interval by other means, by their names, as max / mean - 1.
     """
 
     label: str
@@ -138,6 +142,8 @@ class Interval:
     applied: bool | None = None
     reason: str = ""
     seconds: float | None = None
+    name: str = "measured"
+    others: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def imbalance(self) -> float:
@@ -155,6 +161,7 @@ class Heat:
     tasks: tuple[str, ...]
     loads: tuple[tuple[float | None, ...], ...]
     binned: int = 1  # intervals in one column, which shows the greatest
+    name: str = "measured"  # what the loads are
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +246,8 @@ class Report:
     facts: tuple[Fact, ...] = ()
     tasks: tuple[TaskLoad, ...] = ()
     tasks_after: bool = False
+    tasks_of: str = ""
+    """The interval whose loads the tasks show, where it is one of several."""
     unit: str = "load"
     hot_keys: tuple[HotKey, ...] = ()
     heat: Heat | None = None
@@ -260,38 +269,44 @@ class Report:
         Equal keys get equal names. Without a salt a random one is used and forgotten: guessing keys
         and comparing does not work then.
         """
-        secret = secrets.token_bytes(32) if salt is None else hashlib.sha256(salt).digest()
+        secret = secrets.token_bytes(32) if salt is None else salt
 
-        def hide(name: KeyName) -> KeyName:
-            text = f"{name.kind}:{name.text}".encode("utf-8", "surrogatepass")
-            digest = hashlib.blake2b(text, key=secret, digest_size=6).hexdigest()
-            return KeyName(f"#{digest}", "hashed")
+        def hide(value: Any) -> Any:
+            return hashed_name(value, secret) if isinstance(value, KeyName) else value
 
-        made: Report = _with_names(self, hide)
+        made: Report = changed(self, hide)
         return replace(made, keys_hashed=True)
 
     def document(self) -> dict[str, Any]:
         """As JSON takes it."""
-        made: dict[str, Any] = _plain(self)
+        made: dict[str, Any] = plain(self)
         return {"format": _FORMAT, "format_version": 1, **made}
 
 
-def _with_names(value: Any, hide: Callable[[KeyName], KeyName]) -> Any:
-    if isinstance(value, KeyName):
-        return hide(value)
+def hashed_name(name: KeyName, salt: bytes) -> KeyName:
+    """What stands for a key where keys are hidden; equal keys and salts give equal names."""
+    text = f"{name.kind}:{name.text}".encode("utf-8", "surrogatepass")
+    key = hashlib.sha256(salt).digest()
+    return KeyName("#" + hashlib.blake2b(text, key=key, digest_size=6).hexdigest(), "hashed")
+
+
+def changed(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The same with every key and everything else that has no parts changed."""
     if isinstance(value, tuple):
-        return tuple(_with_names(part, hide) for part in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        changed = {f.name: _with_names(getattr(value, f.name), hide) for f in fields(value)}
-        return replace(value, **changed)
-    return value
+        return tuple([changed(part, change) for part in value])
+    if is_dataclass(value) and not isinstance(value, KeyName | type):
+        return replace(
+            value, **{f.name: changed(getattr(value, f.name), change) for f in fields(value)}
+        )
+    return change(value)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """As JSON takes it; numbers that it has none for are null."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, tuple | list):
-        return [_plain(part) for part in value]
+        return [plain(part) for part in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -380,7 +395,8 @@ def build(
     loads
         Load per task, where there is no plan.
     intervals
-        What happened over time: gives the heat of tasks, imbalance and migrated bytes.
+        What happened over time: gives the heat of tasks, imbalance and migrated bytes, and of the
+        last one the load per task, where there is neither plan nor `loads`.
     locality
         Further rows of locality, such as one measured out of sample.
     facts, warnings, events
@@ -392,6 +408,7 @@ def build(
     snapshot = snapshot if snapshot is not None or plan is None else plan.snapshot
     notes: list[Words] = list(warnings)
     tasks = _tasks(plan, loads, history, notes)
+    last = history[-1].label if plan is None and loads is None and len(history) > 1 else ""
     rows = None if hot_keys is None else tuple(hot_keys)[:MAX_KEYS]
     hot = rows if rows is not None else _hot_keys(plan, snapshot, top, total, notes)
     moves, flows = _moves(plan, colocation, notes)
@@ -400,10 +417,11 @@ def build(
         title=title,
         subtitle=subtitle,
         made=made,
-        headline=_headline(hot, tasks, plan),
-        facts=(*_facts(plan, colocation, tasks), *facts),
+        headline=_headline(hot, tasks, plan, last),
+        facts=(*_facts(plan, colocation, tasks, last), *facts),
         tasks=tasks,
         tasks_after=plan is not None,
+        tasks_of=last,
         unit=unit,
         hot_keys=hot,
         heat=_heat(history, notes),
@@ -643,6 +661,7 @@ def _heat(history: Sequence[Interval], notes: list[Words]) -> Heat | None:
         tuple(map(str, tasks)),
         tuple(tuple(None if x != x else x for x in row) for row in cells.tolist()),
         binned,
+        history[-1].name,
     )
 
 
@@ -667,8 +686,10 @@ def _series(history: Sequence[Interval]) -> tuple[Series, ...]:
             values.append((math.fsum(known) if add else max(known)) if known else None)
         return Line(name, tuple(values), unit) if any(x is not None for x in values) else None
 
+    others = dict.fromkeys(name for one in history for name in one.others)
     balance = (
-        line("measured", "share", lambda one: one.imbalance, False),
+        line(history[-1].name, "share", lambda one: one.imbalance, False),
+        *(line(name, "share", _other(name), False) for name in others),
         line("promised by the plan before", "share", lambda one: one.expected_imbalance, False),
     )
     moved = (
@@ -682,6 +703,10 @@ def _series(history: Sequence[Interval]) -> tuple[Series, ...]:
         for title, lines in made
         if any(line is not None for line in lines)
     )
+
+
+def _other(name: str) -> Callable[[Interval], float | None]:
+    return lambda one: one.others.get(name)
 
 
 def _float(value: int | None) -> float | None:
@@ -704,7 +729,9 @@ def _localities(plan: ColocationPlan) -> Iterable[Locality]:
     )
 
 
-def _headline(hot: Sequence[HotKey], tasks: Sequence[TaskLoad], plan: Plan | None) -> Words:
+def _headline(
+    hot: Sequence[HotKey], tasks: Sequence[TaskLoad], plan: Plan | None, last: str
+) -> Words:
     words: list[str | KeyName] = []
     if hot:
         least = max(0.0, hot[0].count - hot[0].error) * hot[0].share / (hot[0].count or 1.0)
@@ -714,6 +741,7 @@ def _headline(hot: Sequence[HotKey], tasks: Sequence[TaskLoad], plan: Plan | Non
     if len(loads) > 1 and math.fsum(loads) > 0:
         ratio = max(loads) * len(loads) / math.fsum(loads)
         words.append(f"The busiest of {len(loads):,} tasks has {ratio:.2f} times the mean load")
+        words += [f" in the last interval, {last}"] if last else []
         if plan is not None and plan.changes:
             words.append(f"; with the plan it has {1 + plan.imbalance:.2f} times.")
         else:
@@ -722,7 +750,7 @@ def _headline(hot: Sequence[HotKey], tasks: Sequence[TaskLoad], plan: Plan | Non
 
 
 def _facts(
-    plan: Plan | None, colocation: ColocationPlan | None, tasks: Sequence[TaskLoad]
+    plan: Plan | None, colocation: ColocationPlan | None, tasks: Sequence[TaskLoad], last: str
 ) -> Iterable[Fact]:
     if plan is not None:
         before, after = 1 + plan.imbalance_before, 1 + plan.imbalance
@@ -739,7 +767,8 @@ def _facts(
         loads = [task.before or 0.0 for task in tasks]
         total = math.fsum(loads)
         ratio = max(loads) * len(loads) / total if total else 1.0
-        yield Fact("busiest task", f"{ratio:.2f}x", "of the mean load", "bad" * (ratio > 1.1))
+        detail = "of the mean load" + (f", {last}" if last else "")
+        yield Fact("busiest task", f"{ratio:.2f}x", detail, "bad" * (ratio > 1.1))
         yield Fact("tasks", f"{len(tasks):,}")
     if colocation is not None:
         detail = f"before {colocation.locality_before:.1%}"

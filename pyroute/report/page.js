@@ -160,8 +160,9 @@ const pyroute = (() => {
       const more = sorted.length > most && h("button", {
         type: "button", class: "icon more", onclick: () => { state.all = true; draw(); },
       }, `Show all ${whole.format(sorted.length)}`);
+      const unprinted = more && h("p", { class: "unprinted" }, `The first ${most} of ${whole.format(sorted.length)} rows: "Show all" on the screen prints the others too.`);
       host.replaceChildren(h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-        h("table", {}, h("caption", { class: "sr" }, caption), h("thead", {}, head), h("tbody", {}, body))), ...(more ? [more] : []));
+        h("table", {}, h("caption", { class: "sr" }, caption), h("thead", {}, head), h("tbody", {}, body))), ...(more ? [more, unprinted] : []));
     };
     state.full = () => { state.all = true; draw(); };
     draw();
@@ -170,7 +171,7 @@ const pyroute = (() => {
 
   // --- sections ---------------------------------------------------------------------------------
   const sections = [];
-  const section = (id, title, about, when, draw, rows, choices) => sections.push({ id, title, about, when, draw, rows, choices, state: { table: {} } });
+  const section = (id, title, about, when, draw, rows, choices) => sections.push({ id, title, about, when, draw, rows, choices, state: { tables: [] } });
   const brief = { loads: "Loads", keys: "Hot keys", heat: "Heat", time: "Over time", moves: "Moves", ratio: "Ratio", forecast: "Forecast", locality: "Locality", certificate: "How good", events: "Log" };
   const choose = (part, name, options) => h("div", { class: "choice", role: "group", "aria-label": name },
     options.map(([value, text]) => h("button", {
@@ -203,8 +204,11 @@ const pyroute = (() => {
   };
   const retable = (part) => {
     if (!part.rows) return;
-    const [caption, columns, rows, identity] = part.rows(current);
-    part.host.replaceChildren(table(part.state.table, caption, columns, rows, identity));
+    const made = part.rows(current), tables = typeof made[0] === "string" ? [made] : made;
+    part.host.replaceChildren(...tables.flatMap(([caption, columns, rows, identity], i) => {
+      const state = part.state.tables[i] || (part.state.tables[i] = {});
+      return [...(tables.length > 1 ? [h("h3", {}, caption)] : []), table(state, caption, columns, rows, identity)];
+    }));
   };
 
   // loads ----------------------------------------------------------------------------------------
@@ -239,10 +243,10 @@ const pyroute = (() => {
       });
       parts.push(line(left, y(mean), w - right, y(mean), { stroke: "var(--ink)", "stroke-dasharray": "5 4", "stroke-width": 1.2 }), label(w - right + 7, y(mean) + 4, "mean", { class: "soft small" }));
       if (limit && y(mean) - y(limit) > 13) parts.push(line(left, y(limit), w - right, y(limit), { stroke: "var(--hot)", "stroke-dasharray": "2 3" }), label(w - right + 7, y(limit) + 4, "allowed", { class: "soft small" }));
-      return [drawing(w, height, `Load of ${tasks.length} tasks${planned ? " before and after the plan" : ""}`, parts),
+      return [d.tasks_of && h("h3", {}, `In the last interval, ${d.tasks_of}`), drawing(w, height, `Load of ${tasks.length} tasks${planned ? " before and after the plan" : ""}`, parts),
         planned ? legend(["before", "var(--before)"], ["before, over what is allowed", "var(--hot-soft)"], ["after", "var(--accent)"]) : legend(["load", "var(--accent)"], ["more than 1.1x the mean", "var(--hot)"])];
     },
-    (d) => ["Load per task", [
+    (d) => [`Load per task${d.tasks_of ? `, ${d.tasks_of}` : ""}`, [
       ["task", (t) => t.task, null, "text"],
       [d.tasks_after ? "load before" : "load", (t) => t.before, number],
       ...(d.tasks_after ? [["load after", (t) => t.after, number], ["after / mean", (t) => t.after / (meanOf(d.tasks, "after") || 1), times],
@@ -352,19 +356,24 @@ const pyroute = (() => {
         }
       }
       for (let j = 0; j < n; j += Math.max(1, Math.ceil(96 / cw))) cells.push(label(left + (j + 0.5) * cw, height - 7, fit(labels[j * per], 92, 6.2), { class: "faint small", "text-anchor": j ? "middle" : "start", ...(j ? {} : { x: left }) }));
-      return [drawing(w, height, `Heat of ${tasks.length} tasks over ${labels.length} intervals`, cells),
+      return [d.heat.name !== "measured" && h("h3", {}, `Loads ${d.heat.name}`), drawing(w, height, `Heat of ${tasks.length} tasks over ${labels.length} intervals`, cells),
         legend(["idle", heatColor(0, night)], ["mean", heatColor(1, night)], ["1.6x", heatColor(1.6, night)], ["2.2x and more", heatColor(2.2, night)])];
     },
     (d) => {
       const { labels, tasks, loads, binned } = d.heat;
-      const rows = labels.map((name, j) => {
-        const seen = loads.map((row, i) => [row[j], tasks[i]]).filter(([v]) => v !== null), mean = sum(seen.map(([v]) => v)) / Math.max(1, seen.length);
-        const [value, task] = seen.reduce((a, b) => (b[0] > a[0] ? b : a), [-1, "–"]);
-        return { name, j, value, task, mean, ratio: mean ? value / mean : null };
+      const cells = labels.map((name, j) => {
+        const seen = loads.map((row, i) => ({ name, value: row[j], task: tasks[i] })).filter((r) => r.value !== null);
+        const mean = sum(seen.map((r) => r.value)) / Math.max(1, seen.length);
+        return seen.map((r) => ({ ...r, mean, ratio: mean ? r.value / mean : null })).sort((a, b) => b.value - a.value);
       });
-      return [`Busiest task of each interval${binned > 1 ? ` (${binned} intervals in a row)` : ""}`, [
+      const what = `${d.heat.name === "measured" ? "" : `, ${d.heat.name}`}${binned > 1 ? ` (${binned} intervals in a row)` : ""}`;
+      const busiest = cells.map((column, j) => column[0] || { name: labels[j], task: "–", value: null, mean: null, ratio: null });
+      return [[`Busiest task of each interval${what}`, [
         ["interval", (r) => r.name, null, "text"], ["busiest task", (r) => r.task, null, "text"], ["its load", (r) => r.value, number],
-        ["mean load", (r) => r.mean, number], ["busiest / mean", (r) => r.ratio, times]], rows];
+        ["mean load", (r) => r.mean, number], ["busiest / mean", (r) => r.ratio, times]], busiest],
+      [`Load of every task in every interval${what}`, [
+        ["interval", (r) => r.name, null, "text"], ["task", (r) => r.task, null, "text"], ["load", (r) => r.value, number],
+        ["load / mean", (r) => r.ratio, times]], cells.flat()]];
     });
 
   // time: lines ----------------------------------------------------------------------------------
@@ -438,9 +447,12 @@ const pyroute = (() => {
       }
       return [drawing(w, height + 4, "Flows of keys between tasks: sources left, targets right", parts)];
     },
-    (d) => ["Keys that move", [
+    (d) => [["Keys that move", [
       ["key", (m) => m.key.text, null, "name"], ["from task", (m) => m.source, null, "text"], ["to task", (m) => m.target, null, "text"],
       [d.unit, (m) => m.cost, number], ["state", (m) => m.state_size, bytes], ["why", (m) => m.why, null, "text"]], d.moves, (m) => m.key.text],
+    ["Flows between tasks", [
+      ["from task", (f) => f.source, null, "text"], ["to task", (f) => f.target, null, "text"], ["keys", (f) => f.keys, number],
+      [d.unit, (f) => f.cost, number], ["state", (f) => f.state_size, bytes]], d.flows]],
     [["size", [["state_size", "bytes"], ["keys", "keys"], ["cost", "load"]]]]);
 
   // ratio, forecasts, locality, certificate, log ---------------------------------------------------
@@ -517,7 +529,7 @@ const pyroute = (() => {
     const pick = (entry) => {
       found.hidden = true;
       for (const node of document.querySelectorAll(".lit, .dim")) node.classList.remove("lit", "dim");
-      for (const part of sections) if (part.node && part.node.isConnected && part.state.table.full && (part.id === "keys" || part.id === "moves")) { part.state.table.full(); }
+      for (const part of sections) if (part.node && part.node.isConnected && part.state.tables.length && (part.id === "keys" || part.id === "moves")) { part.state.tables[0].full(); }
       const hits = [...document.querySelectorAll("[data-key]")].filter((node) => node.getAttribute("data-key") === entry.name.text);
       for (const node of hits) node.classList.add("lit");
       const target = hits.find((node) => node.tagName === "TR") || hits[0];
@@ -586,7 +598,7 @@ const pyroute = (() => {
       nav.replaceChildren(...shown.map((part) => h("a", { href: `#${part.id}` }, brief[part.id])));
       seen.set("order", order);
     }
-    const slice = { loads: (d) => [d.tasks, d.certificate, d.unit], keys: (d) => [d.hot_keys, d.tasks.length, d.unit], heat: (d) => d.heat, time: (d) => d.series, moves: (d) => [d.flows, d.moves], ratio: (d) => d.ratio, forecast: (d) => d.forecasts, locality: (d) => d.locality, certificate: (d) => d.certificate, events: (d) => d.events };
+    const slice = { loads: (d) => [d.tasks, d.tasks_of, d.certificate, d.unit], keys: (d) => [d.hot_keys, d.tasks.length, d.unit], heat: (d) => d.heat, time: (d) => d.series, moves: (d) => [d.flows, d.moves], ratio: (d) => d.ratio, forecast: (d) => d.forecasts, locality: (d) => d.locality, certificate: (d) => d.certificate, events: (d) => d.events };
     for (const part of shown) {
       const now = JSON.stringify(slice[part.id](current));
       if (seen.get(part.id) === now) continue;
@@ -612,7 +624,7 @@ const pyroute = (() => {
     document.body.append(
       h("a", { class: "skip", href: "#main" }, "To the figures"),
       h("div", { class: "bar" }, h("div", { class: "wrap" }, h("span", { class: "brand" }, "py", h("i", {}, "route")), nav, search(), theme())),
-      main, h("footer", { class: "wrap" }, data.live ? "Read-only. Nothing leaves this machine." : "This file is the whole report: it loads nothing and sends nothing."), tip);
+      main, h("footer", { class: "wrap" }, data.live ? "Read-only. This page loads nothing but what its own server sends." : "This file is the whole report: it loads nothing and sends nothing."), tip);
     listen();
     update(data);
     let last = innerWidth;

@@ -6,7 +6,8 @@ and nothing else: whatever a key is called, it cannot become code.
 Guarantees, each a test of that name in tests/test_report.py:
   escaped   no key, whatever it holds, ends the data or adds an element
   atomic    at the path is the old file or the new one, whole
-  bounded   the file is below 3 MB, however many tasks, keys and intervals there are
+  bounded   the file is below 3 MB, however many tasks, keys and intervals there are and however
+            long their names; what is left out for it, it says
   hidden    with hash_keys no key is in the file
 """
 
@@ -23,8 +24,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pyroute.report.fitting import smaller
 from pyroute.report.model import Report
 
+MOST_BYTES = 3_000_000
+"""Of a file, and one more."""
 _HERE = Path(__file__).parent
 
 _PAGE = """<!doctype html>
@@ -89,8 +93,12 @@ def hidden(report: Report, hash_keys: bool | bytes) -> Report:
 
 
 def to_html(report: Report) -> str:
-    """The whole file as text."""
-    return page_html(report.title, report.document(), live=False)
+    """The whole file as text; `ValueError` where nothing can be left out that would make it fit."""
+    for one in smaller(report, MOST_BYTES):
+        text = page_html(one.title, one.document(), live=False)
+        if len(text.encode("utf-8")) < MOST_BYTES:
+            return text
+    raise ValueError(f"report: expected parts that fit into {MOST_BYTES:,} bytes")
 
 
 def page_html(title: str, document: dict[str, Any], *, live: bool) -> str:

@@ -264,7 +264,7 @@ def _first(features: Row, names: tuple[str, ...]) -> float | None:
 
 
 def _name(turns: list[Turn]) -> str:
-    """The feature that is shown as load: the first that most workers of the last turn have."""
+    """The feature that is shown as load: the first that all workers of the last turn have."""
     for name in _LOADS:
         if turns and all(name in features for features in turns[-1].workers.values()):
             return name

@@ -3,9 +3,10 @@
 GET / is the page, /data its document, /events the documents as they come (server-sent events),
 /metrics the counters for Prometheus, /health whether sources can be read. Nothing can be written.
 
-Who may ask: on a loopback address, whoever names it as loopback in `Host`, so that a web site whose
-name resolves to 127.0.0.1 gets nothing (DNS rebinding). On any other address, whoever has the
-token: as `?token=` once, which becomes a cookie, or as `Authorization: Bearer`.
+Who may ask: on a loopback address without a token, whoever names it as loopback in `Host`, so that
+a web site whose name resolves to 127.0.0.1 gets nothing (DNS rebinding). Else whoever has the
+token, by whatever name, as of a proxy: as `?token=` once, which becomes a cookie, or as
+`Authorization: Bearer`.
 
 Guarantees, each a test of that name in tests/test_serve.py:
   read_only      every method but GET and HEAD is refused
@@ -43,7 +44,7 @@ MOST = 64
 KEEP_ALIVE = 10.0
 """Seconds after which an idle stream of events says that it is there."""
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9.-]+))(?::[0-9]{1,5})?")
-_COOKIE = "pyroute_token"
+_COOKIE = "pyroute_token_{port}"  # browsers give a cookie to all ports of a host
 _TOKEN = re.compile(r"[!#-+\--:<-\[\]-~]{1,200}")  # RFC 6265, cookie-octet
 _TIMEOUT = 30.0
 
@@ -94,6 +95,8 @@ class Server:
 
         self._http = Http((host, port), Handler)
         self.host, self.port = host, int(self._http.server_address[1])
+        self.cookie = _COOKIE.format(port=self.port)
+        self.boot = secrets.token_hex(4)  # numbers of pages start again with every server
         self._thread: threading.Thread | None = None
 
     @property
@@ -127,8 +130,8 @@ class Server:
 
     def known_host(self, header: str | None) -> bool:
         """Whether `Host` names this server as it is meant to be named."""
-        if not self.loopback:
-            return True  # the token decides
+        if self.token is not None:
+            return True  # it decides: a site that is rebound to this address has no cookie of it
         found = _HOST.fullmatch(header or "")
         return found is not None and is_loopback((found[1] or found[2]).lower())
 
@@ -227,7 +230,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return bearer.removeprefix("Bearer ").strip()
         for part in self.headers.get("Cookie", "").split(";"):
             name, _, value = part.strip().partition("=")
-            if name == _COOKIE:
+            if name == self.page.cookie:
                 return value
         return None
 
@@ -258,19 +261,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not body:
             return
         version = 0
-        last = self.headers.get("Last-Event-ID", "")
-        if last.isascii() and last.isdigit():
+        boot, _, last = self.headers.get("Last-Event-ID", "").partition("-")
+        if boot == self.page.boot and last.isascii() and last.isdigit():
             version = int(last)  # a reader that comes back has that page already
-        current, _ = self.page.watcher.current
-        if version > current:
-            version = 0  # of a server before this one
         while not self.page.watcher.stopped:
             now, text = self.page.watcher.wait(version, KEEP_ALIVE)
             if now == version:
                 self.wfile.write(b": still here\n\n")
             else:
                 version = now
-                self.wfile.write(f"id: {now}\ndata: {text}\n\n".encode())
+                self.wfile.write(f"id: {self.page.boot}-{now}\ndata: {text}\n\n".encode())
             self.wfile.flush()
 
     def _send(
@@ -306,6 +306,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if "allow" in more:
             self.send_header("Allow", more["allow"])
         if "cookie" in more:
-            value = f"{_COOKIE}={more['cookie']}; HttpOnly; SameSite=Strict; Path=/"
+            # Lax: after the redirect the cookie also comes where a link elsewhere was followed.
+            value = f"{self.page.cookie}={more['cookie']}; HttpOnly; SameSite=Lax; Path=/"
             self.send_header("Set-Cookie", value)
         self.end_headers()

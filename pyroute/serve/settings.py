@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
 from pyroute._core import FormatError
+from pyroute._plan_text import in_bytes
 from pyroute.dynamic_grouping import DynamicGrouping
-from pyroute.report import Event, Fact, Report, Share, Words
+from pyroute.report import Event, Fact, HotKey, Report, Share, TaskLoad, Words, name_of
 from pyroute.router import Router
 from pyroute.serve.sources import Source, SourceError
 
@@ -23,6 +25,7 @@ class Settings(Source):
         super().__init__(place)
         self._store: Any = None
         self._versions: dict[str, int] = {}
+        self._said: dict[str, str] = {}  # of a status: its loads change with every version
         self._events: tuple[Event, ...] = ()
 
     def _open(self) -> Any:
@@ -48,6 +51,8 @@ class Settings(Source):
         facts: list[Fact] = []
         ratio: tuple[Share, ...] = ()
         warnings: list[Words] = []
+        tasks: list[TaskLoad] = []
+        hot_keys: list[HotKey] = []
         try:
             names = store.names()
         except (OSError, ValueError) as error:
@@ -60,14 +65,25 @@ class Settings(Source):
                 continue
             if document is None:
                 continue
-            facts += list(_facts(name, document.version, document.value))
-            ratio = ratio or shares(document.value)
+            try:
+                facts += list(_facts(name, document.version, document.value))
+                ratio = ratio or shares(document.value)
+                if _is_status(document.value):
+                    loads, keys = _measured(document.value)
+                    tasks, hot_keys = tasks + loads, hot_keys + keys
+                    warnings += _refusals(name, document.value)
+            except (LookupError, TypeError, ValueError) as error:
+                warnings.append(f"{name}: expected what a manager writes: {error}")
+                continue
             self._note(name, document.version, document.value)
         if not names:
             raise SourceError("the store has no documents yet")
         return Report(
             title=self.place,
             facts=tuple(facts),
+            tasks=tuple(tasks),
+            unit="cost",
+            hot_keys=tuple(hot_keys),
             ratio=ratio,
             events=self._events,
             warnings=tuple(warnings),
@@ -76,15 +92,25 @@ class Settings(Source):
     def _note(self, name: str, version: int, value: Any) -> None:
         before = self._versions.get(name)
         self._versions[name] = version
-        if before is None or before == version:
+        text = f"{name}: {_words(value)}"
+        said = self._said.get(name)
+        if _is_status(value):
+            self._said[name] = text
+        if before is None or before == version or text == said:
             return
         at = datetime.now(UTC).astimezone().strftime("%H:%M:%S")
-        text = f"{name}: {_words(value)}"
         self._events = (Event(at, _kind(value), text), *self._events)[:200]
 
 
 def _facts(name: str, version: int, value: Any) -> Iterator[Fact]:
-    yield Fact(name, f"version {version}", _words(value))
+    if not _is_status(value):
+        yield Fact(name, f"version {version}", _words(value))
+        return
+    yield Fact(name, str(value["phase"]), _words(value))
+    for operator, loads in _loads(value).items():
+        ratio = max(loads.values()) * len(loads) / (math.fsum(loads.values()) or math.inf)
+        tone = "bad" * (ratio > 1.1)
+        yield Fact(f"busiest task of {operator}", f"{ratio:.2f}x", "of the mean load", tone)
 
 
 def _kind(value: Any) -> str:
@@ -104,6 +130,7 @@ def _words(value: Any) -> str:
         shown = versions.items() if isinstance(versions, dict) else ()
         routers = ", ".join(f"{name} at version {version}" for name, version in shown)
         said = [f"{value['phase']}, epoch {value['epoch']}", str(value["decision"]), routers]
+        said += _plans(value)
         return "; ".join(text for text in said if text)
     router = router_of(value)
     if router is not None:
@@ -112,6 +139,54 @@ def _words(value: Any) -> str:
     if parts:
         return "ratio " + " : ".join(f"{part.share:.3g}" for part in parts[:12])
     return f"{len(value):,} bytes" if isinstance(value, bytes) else "a document"
+
+
+def _plans(value: dict[str, Any]) -> Iterator[str]:
+    """What plans have moved so far."""
+    for name, made in _object(value, "plans").items():
+        if isinstance(made, dict) and made.get("plans"):
+            keys, size = int(made.get("keys", 0)), int(made.get("bytes", 0))
+            count = int(made["plans"])
+            plans = "1 plan" if count == 1 else f"{count:,} plans"
+            yield f"{name}: {plans} moved {keys:,} keys with {in_bytes(size)}"
+
+
+def _refusals(name: str, value: dict[str, Any]) -> Iterator[str]:
+    """Tasks that cannot go on, and why."""
+    for task, why in _object(value, "refusals").items():
+        yield f"{name}: {task}: {why}"
+
+
+def _object(value: dict[str, Any], name: str) -> dict[str, Any]:
+    found = value.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _loads(value: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Load per task of each operator, in the last interval that the tasks reported."""
+    return {
+        name: {str(task): float(load) for task, load in loads.items()}
+        for name, loads in _object(value, "loads").items()
+        if isinstance(loads, dict) and loads
+    }
+
+
+def _measured(value: dict[str, Any]) -> tuple[list[TaskLoad], list[HotKey]]:
+    """Tasks with their loads, and the heaviest keys, of all operators."""
+    tasks: list[TaskLoad] = []
+    keys: list[HotKey] = []
+    operators = _loads(value)
+    for name, loads in operators.items():
+        prefix = f"{name} " if len(operators) > 1 else ""
+        tasks += [TaskLoad(f"{prefix}{task}", load) for task, load in loads.items()]
+        whole = math.fsum(loads.values())
+        for key, cost, size, task in _object(value, "keys").get(name, ()):
+            share = float(cost) / whole if whole else 0.0
+            shown = tuple(key) if isinstance(key, list) else key
+            keys.append(
+                HotKey(name_of(shown), float(cost), 0.0, share, int(size), f"{prefix}{task}")
+            )
+    return tasks, sorted(keys, key=lambda row: -row.share)
 
 
 def router_of(value: Any) -> Router | None:

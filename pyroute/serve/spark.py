@@ -44,7 +44,7 @@ class SparkStream(Source):
         try:
             import pyarrow.parquet
         except ImportError as error:
-            raise SourceError(f"{error}: pip install 'pyroute-core[cli]'") from None
+            raise SourceError(f"{error}: pip install 'pyroute-core[report]'") from None
         self._parquet = pyarrow.parquet
         self._directory = Path(place)
         self._rows: dict[int, dict[str, Any]] = {}

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
@@ -22,9 +24,13 @@ from pyroute.serve.sources import Source, SourceError
 
 _LOG = logging.getLogger("pyroute.serve")
 
-READS = metrics.REGISTRY.counter("pyroute_serve_reads", "Looks at sources.", ["source", "result"])
+READS = metrics.REGISTRY.counter(
+    "pyroute_serve_reads", "Looks at sources.", ["source", "place", "result"]
+)
 AGE = metrics.REGISTRY.gauge(
-    "pyroute_serve_unread_seconds", "Since a source was last read well.", ["source"]
+    "pyroute_serve_unread_seconds",
+    "Since a source was last read well, or since the page is there.",
+    ["source", "place"],
 )
 
 _MOST_EVENTS = 300
@@ -40,7 +46,7 @@ class Watcher:
     every
         Seconds between two looks.
     hash_keys
-        As of `pyroute.report.write`.
+        As of `pyroute.report.write`; names stay the same from look to look.
     clock
         Seconds; for tests.
     """
@@ -56,12 +62,15 @@ class Watcher:
     ) -> None:
         if not every > 0:
             raise ValueError(f"every: expected more than 0, got {every}")
-        self._sources, self._every, self._hash, self._title = sources, every, hash_keys, title
+        # One secret for all looks: a key keeps its name while the page is open.
+        self._hash = secrets.token_bytes(32) if hash_keys is True else hash_keys
+        self._sources, self._every, self._title = sources, every, title
         self._clock = clock
         self._good: dict[int, Report] = {}
-        self._since: dict[int, float] = {}
+        self._since = dict.fromkeys(range(len(sources)), clock())
         self._problems: dict[int, str] = {}
         self._log: list[Event] = []
+        self._measured: set[str] = set()  # streams whose loads are among the metrics
         self._changed = threading.Condition()
         self._version, self._text = 0, ""
         self._stopping = threading.Event()
@@ -110,6 +119,8 @@ class Watcher:
             self._thread.join(timeout=10)
         for source in self._sources:
             source.close()
+        for name in self._measured:
+            metrics.say_loads(name, {})
 
     def _run(self) -> None:
         while not self._stopping.wait(self._every):
@@ -119,6 +130,7 @@ class Watcher:
         """Read every source once."""
         for i, source in enumerate(self._sources):
             self._read(i, source)
+        self._measure()
         document = {**hidden(self._page(), self._hash).document(), "live": True}
         text = json.dumps(document, allow_nan=False, separators=(",", ":"))
         with self._changed:
@@ -136,14 +148,14 @@ class Watcher:
             _LOG.debug("%s", source.place, exc_info=True)
             self._say(i, source, f"{type(error).__name__}: {str(error)[:200]}")
         else:
-            READS.add(1, source=source.kind, result="ok")
+            READS.add(1, source=source.kind, place=source.place, result="ok")
             self._since[i] = self._clock()
             if self._problems.pop(i, None) is not None:
                 self._note(source, "ok", "readable again")
-        AGE.set(self._clock() - self._since.get(i, self._clock()), source=source.kind)
+        AGE.set(self._clock() - self._since[i], source=source.kind, place=source.place)
 
     def _say(self, i: int, source: Source, text: str) -> None:
-        READS.add(1, source=source.kind, result="failed")
+        READS.add(1, source=source.kind, place=source.place, result="failed")
         if self._problems.get(i) != text:
             _LOG.warning("%s: %s", source.place, text)
             self._note(source, "warning", text)
@@ -152,6 +164,21 @@ class Watcher:
     def _note(self, source: Source, kind: str, text: str) -> None:
         at = datetime.now(UTC).astimezone().strftime("%H:%M:%S")
         self._log = [Event(at, kind, f"{source.kind}: {text}"), *self._log][:_MOST_EVENTS]
+
+    def _measure(self) -> None:
+        """Loads as metrics, of each source under its title, or its place where that is not one."""
+        titles = Counter(page.title for page in self._good.values())
+        loads: dict[str, dict[str, float]] = {}
+        for i, page in sorted(self._good.items()):
+            name = page.title if titles[page.title] == 1 else self._sources[i].place
+            known = {t.task: t.before for t in page.tasks if t.before is not None}
+            if known:
+                loads[name] = known
+        for name in self._measured - set(loads):
+            metrics.say_loads(name, {})
+        for name, known in loads.items():
+            metrics.say_loads(name, known)
+        self._measured = set(loads)
 
     # -- one page of all
 
@@ -179,13 +206,14 @@ class Watcher:
 def joined(first: Report, second: Report) -> Report:
     """Two reports as one: lists of both, and where there can be one alone, that of the first."""
     both = {"facts", "events", "warnings", "forecasts", "series", "locality"}
+    of_tasks = ("unit", "tasks_after", "tasks_of")
     changes: dict[str, Any] = {}
     for field in fields(Report):
         mine, other = getattr(first, field.name), getattr(second, field.name)
         if field.name in both:
             changes[field.name] = (*mine, *other)
-        elif not mine and field.name not in ("unit", "tasks_after"):
+        elif not mine and field.name not in of_tasks:
             changes[field.name] = other
     if not first.tasks:
-        changes |= {"unit": second.unit, "tasks_after": second.tasks_after}
+        changes |= {name: getattr(second, name) for name in of_tasks}
     return replace(first, **changes)

@@ -40,6 +40,11 @@ from pyroute.storm.protocol import Tuple
 from pyroute.storm.reconfigure import STREAM, Wiring, read_message, setting, write_message
 from pyroute.storm.task_bolt import numbers_of, snapshot_of
 
+_SHOWN_TASKS, _SHOWN_KEYS, _SHOWN_LETTERS = 200, 10, 200
+"""Of each operator in the status: the most loaded tasks, the heaviest keys, the text of one."""
+_SHOWN_EVERY, _SHOWN_AGAIN = 1.0, 30.0
+"""Seconds between two looks at loads for the status, and after one that could not be published."""
+
 
 class StoreStorage:
     """A manager's storage in a config store: documents `PREFIX/NAME` that are created once.
@@ -164,6 +169,8 @@ class ManagerBolt(Bolt):
         self._requested = 0
         self._published: dict[str, int] = {}
         self._status: dict[str, Any] = {}
+        self._shown: dict[str, Any] = {}
+        self._look_at = 0.0
         self._began = 0.0
         self._seconds = 0.0
         self._said = ""
@@ -382,6 +389,8 @@ class ManagerBolt(Bolt):
             return
         if manager.phase is Phase.IDLE and self._began:
             self._seconds, self._began = self.now() - self._began, 0.0
+        if self.now() >= self._look_at:
+            self._shown, self._look_at = self._measured(manager), self.now() + _SHOWN_EVERY
         status = {
             "epoch": manager.epoch,
             "phase": manager.phase.value,
@@ -391,6 +400,7 @@ class ManagerBolt(Bolt):
             "decision": self.decision,
             "plans": {name: dict(made) for name, made in self._made.items()},
             "refusals": {str(task): why for task, why in manager.refusals.items()},
+            **self._shown,
         }
         if status == self._status or self._store is None:
             return
@@ -406,12 +416,49 @@ class ManagerBolt(Bolt):
             if str(error) != self._said:
                 self.log(f"config store: {error}", 3)
             self._said = str(error)
+            # Loads alone are no reason to wait for the store again and again.
+            self._shown = {name: self._status[name] for name in self._shown if name in self._status}
+            self._look_at = self.now() + _SHOWN_AGAIN
+
+    def _measured(self, manager: Manager) -> dict[str, Any]:
+        """Load per task and the heaviest keys of each operator, as tasks said last."""
+        loads: dict[str, dict[str, float]] = {}
+        keys: dict[str, list[list[Any]]] = {}
+        for name in sorted(self.wiring.topology.keyed):
+            found: dict[int, float] = {}
+            rows: list[list[Any]] = []
+            for number in manager.routers[name].tasks:
+                report = self.reports.get(Task(name, number))
+                if report is None:
+                    continue
+                ids, costs = _column(report, "ids", "<u8"), _column(report, "costs", "<f8")
+                sizes = _column(report, "sizes", "<i8")
+                found[number] = float(costs.sum()) + float(report["background"])
+                for i in range(min(_SHOWN_KEYS, len(ids))):  # the heaviest come first
+                    value = report["names"][i]
+                    text = f"identity {ids[i]}" if value is None else _shortened(value)
+                    rows.append([text, float(costs[i]), int(sizes[i]), number])
+            most = sorted(found, key=lambda number: (-found[number], number))[:_SHOWN_TASKS]
+            if most:
+                loads[name] = {str(number): round(found[number], 6) for number in sorted(most)}
+                keys[name] = sorted(rows, key=lambda row: -row[1])[:_SHOWN_KEYS]
+        return {"loads": loads, "keys": keys} if loads else {}
 
     def finish(self) -> None:
         """Let go of the store."""
         store = getattr(self, "_store", None)
         if store is not None:
             store.close()
+
+
+def _column(report: Mapping[str, Any], name: str, kind: str) -> Any:
+    return np.frombuffer(base64.b64decode(report[name]), kind)
+
+
+def _shortened(value: Any) -> Any:
+    """A key as the status has it: small, whatever it is."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return value if len(text) <= _SHOWN_LETTERS else f"{text[:_SHOWN_LETTERS]}…"
 
 
 def _with_tasks(router: Router, tasks: Any) -> Router:

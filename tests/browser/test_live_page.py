@@ -1,6 +1,7 @@
 """The live page in a real browser: what changes is seen, what breaks is said, and it goes on."""
 
 import shutil
+import statistics
 import threading
 import time
 
@@ -45,18 +46,16 @@ SHOWS = (
 )
 
 
-def seconds_until_seen(page, change, times=10, within=2.0):
-    """How long changes took to be on the page, until one was there within the time.
+def seconds_until_seen(page, change, times=10):
+    """How long each of some changes took to be on the page.
 
-    A machine that does something else meanwhile may be late now and then, not every time.
+    A machine that does something else meanwhile may be late now and then: the median counts.
     """
     took = []
     for _ in range(times):
         begun = time.monotonic()
         wait_for(page, SHOWS, change())
         took.append(time.monotonic() - begun)
-        if took[-1] <= within:
-            break
     print("a load was on the page after", *(f"{each:.2f}" for each in took), "s")
     return took
 
@@ -75,7 +74,7 @@ def test_a_load_changes(watch, stream):
             return max(stream.batch()["loads"])
 
         took = seconds_until_seen(page, change)
-        assert took[-1] <= 2.0, took
+        assert statistics.median(took) <= 2.0, took
         assert loads(page) != before
         assert page.locator("#loads details").get_attribute("open") is not None  # stays open
         assert f"batch {1 + len(took)}" in page.locator("#events li").first.inner_text()
@@ -118,7 +117,7 @@ def test_a_load_changes_under_control(watch, tmp_path):
                 return load["w1"]
 
             took = seconds_until_seen(page, change)
-            assert took[-1] <= 2.0, took
+            assert statistics.median(took) <= 2.0, took
             # What was forecast stands beside what was measured, for each worker.
             wait_for(page, "() => document.querySelectorAll('#forecast svg').length === 3")
             page.click("#forecast summary")
@@ -220,5 +219,20 @@ def test_token(watch, stream):
         page = watch().open(server.url)
         assert "token" not in page.url
         page.wait_for_selector(".bar .pill.ok")  # the cookie opens the events too
+    finally:
+        server.stop()
+
+
+def test_a_link_from_elsewhere(watch, stream, tmp_path):
+    """As in a mail: what leads here is another site, and the cookie is there all the same."""
+    server = Server(Watcher([open_source(str(stream.directory))], every=0.2), token="secret")
+    server.start()
+    try:
+        (tmp_path / "mail.html").write_text(
+            f'<html data-ready><link rel="icon" href="data:,"><a href="{server.url}">look</a>'
+        )
+        page = watch().open((tmp_path / "mail.html").as_uri())
+        page.click("a")
+        page.wait_for_selector(".bar .pill.ok")
     finally:
         server.stop()

@@ -48,6 +48,27 @@ def test_sorting(watch, url):
     assert header.get_attribute("aria-sort") == "ascending"
 
 
+def numbers_of(page, part, at):
+    """The rows of one of the tables under a picture, all of them, as text."""
+    table = page.locator(f"#{part} details > div > div").nth(at)
+    if table.locator(".more").count():
+        table.locator(".more").click()
+    return [tuple(row.locator("td").all_inner_texts()) for row in table.locator("tbody tr").all()]
+
+
+def test_what_is_drawn_is_in_the_tables(watch, url):
+    page, made = watch().open(url), pages.full()
+    for summary in ("#heat summary", "#moves summary"):
+        page.click(summary)
+    cells = numbers_of(page, "heat", 1)
+    loads = dict(zip(made.heat.tasks, made.heat.loads, strict=True))
+    assert len(cells) == len(made.heat.labels) * len(made.heat.tasks)
+    for label, task, load, _ in cells:
+        assert float(load.replace(",", "")) == loads[task][made.heat.labels.index(label)]
+    flows = {row[:2]: int(row[2].replace(",", "")) for row in numbers_of(page, "moves", 1)}
+    assert flows == {(flow.source, flow.target): flow.keys for flow in made.flows}
+
+
 def test_keys_sort_as_integers_of_any_size(watch, url):
     page = watch().open(url)
     page.click("#keys summary")
@@ -159,8 +180,19 @@ def test_light_and_dark(watch, url, scheme):
     assert (luminance(ground) < 0.05) == (scheme == "dark")
     card = rgb(page, ".card", "background-color")
     assert contrast(rgb(page, "body", "color"), card) > 7
-    for selector in (".about", "summary", ".facts .name", ".hero .sub"):
+    for selector in (".about", "summary", ".facts .name", ".facts .detail", ".hero .sub"):
         assert contrast(rgb(page, selector, "color"), card) > 4.5, selector
+    for selector in ("svg text.faint", "svg text.soft", "svg text"):
+        assert contrast(rgb(page, selector, "fill"), card) > 4.5, selector
+    assert contrast(rgb(page, "footer", "color"), ground) > 4.5
+    for selector in (".headline .key", "th button"):
+        behind = card if selector == "th button" else rgb(page, selector, "background-color")
+        assert contrast(rgb(page, selector, "color"), behind) > 4.5, selector
+    assert contrast(rgb(page, "#search", "color"), card) > 4.5
+    hint = page.evaluate(
+        "getComputedStyle(document.getElementById('search'), '::placeholder').color"
+    )
+    assert contrast([float(x) for x in re.findall(r"[\d.]+", hint)[:3]], card) > 4.5
     page.click("button.icon")  # light
     page.click("button.icon")  # dark
     assert luminance(rgb(page, "body", "background-color")) < 0.05
@@ -173,7 +205,20 @@ def test_print(watch, url):
     assert rgb(page, "body", "background-color") == [255, 255, 255]
     assert page.locator(".bar").is_hidden()
     for part in PARTS:
-        assert page.locator(f"#{part} table").is_visible()  # paper cannot open anything
+        assert page.locator(f"#{part} table").count() >= 1
+        for table in page.locator(f"#{part} table").all():
+            assert table.is_visible()  # paper cannot open anything
+    # Paper has the first rows of a long table and says so; nobody can press a button on it.
+    (said,) = page.locator("#keys .unprinted").all_inner_texts()
+    assert said.startswith("The first 100 of 300 rows")
+    assert page.locator("#keys tbody tr").count() == 100
+    assert page.locator("#loads .unprinted").count() == 0
+    page.emulate_media(media="screen")
+    assert page.locator("#keys .unprinted").is_hidden()
+    page.locator("#keys .more").click()
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.locator("#keys .unprinted").count() == 0
+    assert page.locator("#keys tbody tr").count() == 300
     data = page.pdf(format="A4")
     assert data.startswith(b"%PDF")
     assert data.count(b"/Type /Page\n") + data.count(b"/Type /Page ") >= 2

@@ -15,6 +15,7 @@ import pyroute as pr
 from effort import effort
 from pyroute.control import ConfigStore
 from pyroute.protocol import Task
+from pyroute.serve import open_source
 from pyroute.storm.bolt import Context
 from pyroute.storm.manager import ManagerBolt
 from pyroute.storm.reconfigure import Wiring
@@ -173,6 +174,13 @@ def test_the_manager_plans(tmp_path):
         cluster.run(lambda: mover.status().get("versions", {}).get("count", 0) >= 1)
         cluster.run(lambda: mover.done)
         assert "count: " in mover.status()["decision"]
+        cluster.run(lambda: len(mover.status().get("loads", {}).get("count", ())) == TASKS)
+        page = open_source(f"storm:dir:{tmp_path / 'store'}").read()
+        assert [task.task for task in page.tasks] == [str(task) for task in range(TASKS)]
+        assert sum(task.before for task in page.tasks) > 0
+        assert 0 < len(page.hot_keys) <= 10
+        assert {key.key.text for key in page.hot_keys} <= set(records)
+        assert len(json.dumps(mover.status())) < 4000
         router = pr.Router.from_bytes(mover.store.get("test/split->count").value)
         assert router.version >= 1
         del cluster.records[cluster.next :]
