@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -231,20 +232,24 @@ def _exact(frame: DataFrame, keys: Sequence[str], scale: float) -> Snapshot:
     columns = [table.column(i) for i in range(len(keys))]
     costs = table.column("pyroute_0").to_numpy().astype(np.float64)
     if costly:
-        _check_costs(table)
+        _check_costs(table, costs)
     sizes = table.column(f"pyroute_{len(wanted) - 1}").to_numpy() if sized else None
     if sizes is not None and sizes.dtype.kind == "f":
         raise ValueError("state_size: expected numbers, got null")
     return Snapshot(pyroute.keys(*columns), costs * scale, sizes)
 
 
-def _check_costs(table: pa.Table) -> None:
+def _check_costs(table: pa.Table, costs: npt.NDArray[np.float64]) -> None:
     missing = int(table.column("pyroute_2").to_numpy().sum())
     if missing:
         raise ValueError(f"cost: expected numbers, got null in {missing} rows")
     least = table.column("pyroute_1").to_numpy()
-    if len(least) and not least.min() >= 0:
+    if len(least) and least.min() < 0:
         raise ValueError(f"cost: expected at least 0, got {least.min()}")
+    # One that is not finite makes the sum of its key so.
+    wrong = costs[~np.isfinite(costs)]
+    if len(wrong):
+        raise ValueError(f"cost: expected finite numbers, got {wrong[0]}")
 
 
 def _measure_sampled(
@@ -271,10 +276,17 @@ def _measure_sketched(
     unit = 1.0
     if costly:
         # A sketch counts in whole numbers: costs are rounded up to a millionth of their mean.
-        row = frame.agg(F.avg("pyroute_cost"), F.min("pyroute_cost")).collect()[0]
-        if row[1] is not None and row[1] < 0:
-            raise ValueError(f"cost: expected at least 0, got {row[1]}")
-        unit = (row[0] or 1.0) / 1e6
+        missing = F.count(F.lit(1)) - F.count("pyroute_cost")
+        wanted = (F.avg("pyroute_cost"), F.min("pyroute_cost"), missing)
+        mean, least, nulls = frame.agg(*wanted).collect()[0]
+        if nulls:
+            raise ValueError(f"cost: expected numbers, got null in {nulls} rows")
+        if least is not None and least < 0:
+            raise ValueError(f"cost: expected at least 0, got {least}")
+        # One that is not finite makes the mean so, and then nothing would count.
+        if mean is not None and not math.isfinite(mean):
+            raise ValueError(f"cost: expected finite numbers, got {mean}")
+        unit = (mean or 1.0) / 1e6
         weight = F.ceil(F.col("pyroute_cost") / unit).cast("bigint")
         frame = frame.select(*keys, weight.alias("pyroute_weight"))
     else:

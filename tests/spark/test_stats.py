@@ -92,14 +92,27 @@ def test_bad_costs(skewed):
         for method in ("exact", "sketched"):
             with pytest.raises(ValueError, match=kind):
                 su.collect_stats(skewed, "k", cost=cost, method=method)
-    with pytest.raises(ValueError, match="cost: expected numbers, got null in"):
-        su.collect_stats(skewed, "k", cost=F.when(F.col("c") > 0, F.col("c")), method="exact")
+    nullable = F.when(F.col("c") > 0, F.col("c"))
+    for method in ("exact", "sketched"):
+        with pytest.raises(ValueError, match=r"cost: expected numbers, got null in [0-9]+ rows"):
+            su.collect_stats(skewed, "k", cost=nullable, method=method)
     with pytest.raises(TypeError, match="cost: expected numbers, got string"):
         su.collect_stats(skewed, "k", cost=F.lit("x"))
     with pytest.raises(ValueError, match="cost: expected one of k, c, b, got x"):
         su.collect_stats(skewed, "k", cost="x")
     with pytest.raises(ValueError, match="method: expected one of auto, exact"):
         su.collect_stats(skewed, "k", method="fast")
+
+
+@pytest.mark.parametrize("method", ["exact", "sketched"])
+@pytest.mark.parametrize("bad", ["NaN", "Infinity", "-Infinity", None])
+def test_one_bad_cost(spark, method, bad):
+    """One of many rows, and its key has others that are fine."""
+    cost = F.when(F.col("id") != 7, 2.5).otherwise(F.lit(bad).cast("double"))
+    df = spark.range(100).select((F.col("id") % 10).alias("k"), cost.alias("c"))
+    got = {None: "null in 1 rows", "NaN": "nan", "Infinity": "inf"}.get(bad, "-inf")
+    with pytest.raises(ValueError, match=f"^cost: expected .*, got {got}"):
+        su.collect_stats(df, "k", cost="c", method=method)
 
 
 def test_empty(spark):
