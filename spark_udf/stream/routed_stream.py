@@ -94,7 +94,8 @@ class RoutedStream:
     cost
         Column with the cost of a row; None: every row costs 1.
     balanced
-        False keeps the first router: plain hashing.
+        False plans nothing and takes no statistics: the router stays as it is, which from the
+        start is plain hashing.
     gate
         Whether a plan is worth it; None: every plan.
     smoothing

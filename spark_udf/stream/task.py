@@ -78,7 +78,9 @@ class Work:
     sources: Mapping[int, Sequence[int]] = field(default_factory=dict)
     cost: str | None = None
     reported: int = 200
-    """Keys that a task reports by name, beside the tabled ones."""
+    """Keys that a task reports by name, beside the tabled ones; 0: no statistics at all."""
+    memory_map: bool = True
+    """Whether files are mapped, not read."""
 
     def to_plain(self) -> dict[str, Any]:
         """As a dict: a worker without pyroute can read it, and say what is missing."""
@@ -113,7 +115,7 @@ def report_of(
     rows.drain()
     _expect_own(state, router, task)
     after = state.flush(store, work.batch, attempt)
-    stats = rows.stats(state, schema, router.table.ids)
+    stats = rows.stats(state, schema, router.table.ids) if work.reported else None
     values = [
         *(task, attempt, rows.count, rows.load, time.perf_counter() - started),
         *(json.dumps(files_document(after)), output, output_rows),
@@ -203,11 +205,12 @@ class _Rows:
                 yield self._seen(batch)
 
     def _seen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [batch.column(name) for name in self._work.keys]
         costs = None
         if self._work.cost is not None:
             costs = _costs(batch.column(self._work.cost), self._work.cost)
-        self._stats.observe(pyroute.keys(*columns), costs)
+        if self._work.reported:
+            columns = [batch.column(name) for name in self._work.keys]
+            self._stats.observe(pyroute.keys(*columns), costs)
         self.count += batch.num_rows
         self.load += batch.num_rows if costs is None else float(costs.sum())
         return batch.drop_columns([TASK, TICK])
