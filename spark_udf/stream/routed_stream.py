@@ -86,7 +86,8 @@ class RoutedStream:
     output_schema
         Columns of the outputs; None where there are none.
     directory
-        Where state, manifests, outputs and metrics are: on a file system that all hosts share.
+        Where state, manifests, outputs and metrics are: a path or a `file://` URL on a file system
+        that all hosts share.
     checkpoint
         Spark's checkpoint of the query.
     name
@@ -111,6 +112,9 @@ class RoutedStream:
     adopt
         Whether to go on with the state where the checkpoint is another one than before (it was
         lost). Which rows the source gives again is then up to its own options.
+    memory_map
+        Whether files are mapped rather than read into memory. Say False over NFS, where another
+        host may remove a file that is still mapped here: that would end the process.
     observer
         Called with the name of each step and the batch, before the step.
     **options
@@ -136,6 +140,7 @@ class RoutedStream:
         sink: Callable[[DataFrame, int], None] | None = None,
         keep: int = 2,
         adopt: bool = False,
+        memory_map: bool = True,
         observer: Observer | None = None,
         **options: Any,
     ) -> None:
@@ -150,9 +155,10 @@ class RoutedStream:
         values = _arrow(state_schema, "state_schema")
         self.schema = StateSchema(keys, values)
         self.output_schema = None if output_schema is None else _arrow(output_schema, "output")
-        self.df, self.cols, self.func, self.cost = df, tuple(cols), func, cost
+        self.df, self.cols, self.func, self.cost = df, cols, func, cost
         self.ring = Ring(tasks)
-        self.directory, self.checkpoint = str(directory), str(checkpoint)
+        self.store = LocalStore(directory, memory_map=memory_map)
+        self.directory, self.checkpoint = str(self.store.path), str(checkpoint)
         self.name, self.balanced, self.sink, self.keep, self.adopt = (
             *(name, balanced, sink, keep),
             adopt,
@@ -164,7 +170,6 @@ class RoutedStream:
         self._gate, self._smoothing = gate, smoothing
         table = self._options.get("max_table", 3000) or 3000
         self.reported = reported or max(200, 2 * table // len(self.ring.tasks))
-        self.store = LocalStore(self.directory)
         self.log = Log(self.store, swept=("state/", "routers/", "stats/", "staged/"))
         self._router: tuple[str, Router] | None = None
         self._query_id: str | None = None
@@ -336,6 +341,7 @@ class RoutedStream:
             cost=self.cost,
             reported=self.reported if self.balanced else 0,
             router=router.to_bytes(values=False),
+            memory_map=self.store.memory_map,
         )
 
     def _shared(self) -> str:

@@ -104,7 +104,7 @@ def report_of(
 ) -> pa.RecordBatch:
     """Do the work of one task and say what came of it."""
     started = time.perf_counter()
-    store = LocalStore(work.directory)
+    store = LocalStore(work.directory, memory_map=work.memory_map)
     _expect_shared(store, work)
     schema = StateSchema.of(pa.ipc.read_schema(pa.py_buffer(work.state)), work.keys)
     files = {int(name): files_of(one) for name, one in json.loads(work.files).items()}
