@@ -42,7 +42,7 @@ from pyroute import Gate, Ring, Router
 from pyroute.metrics import observe
 from pyroute.ring import Tasks
 from spark_udf import _spark, udfs
-from spark_udf.columns import KeyColumns, checked
+from spark_udf.columns import KeyColumns, checked, quoted
 from spark_udf.route import Position, exchange, position
 from spark_udf.stats import to_arrow
 from spark_udf.stream.controller import Controller, Report, Step, moves
@@ -73,7 +73,7 @@ class RoutedStream:
     df
         The streaming DataFrame.
     *cols
-        Names of the key's columns.
+        Names of the key's columns, which are columns of `df` itself: not fields of a struct.
     tasks
         How many tasks, their ids, or `{id: weight}`. On a restart with others the state moves to
         them with the first batch.
@@ -149,7 +149,8 @@ class RoutedStream:
         for one in cols:
             if not isinstance(one, str):
                 raise TypeError(f"cols: expected names, got {type(one).__name__}")
-        fields = checked(df, cols).fields
+        cols = tuple(_top_level(df, one) for one in cols)
+        fields = checked(df, list(map(quoted, cols))).fields
         _check_columns(df, cost)
         keys = _arrow(T.StructType(list(fields)), "cols")
         values = _arrow(state_schema, "state_schema")
@@ -488,7 +489,7 @@ class _Placing:
     def of(
         cls, df: DataFrame, cols: Sequence[str], router: Router, last: _Placing | None
     ) -> _Placing:
-        columns = checked(df, cols) if last is None else last.columns
+        columns = checked(df, list(map(quoted, cols))) if last is None else last.columns
         where = position(df.sparkSession, router, columns.identity, columns.raw)
         if last is not None and last.router.tasks == router.tasks:
             return dataclasses.replace(last, router=router, where=where)
@@ -570,6 +571,21 @@ def _shipped(work: dict[str, Any], func: Func) -> Callable[..., Any]:
     return body
 
 
+def _top_level(df: DataFrame, name: str) -> str:
+    """The name as the DataFrame has it: that is how the tasks find the column in their rows."""
+    if name in df.columns:
+        return name
+    plain = name
+    if len(name) > 1 and name[0] == name[-1] == "`":
+        plain = name[1:-1].replace("``", "`")
+    alike = [one for one in df.columns if one == plain]
+    alike = alike or [one for one in df.columns if one.lower() == plain.lower()]
+    if len(alike) != 1:
+        hint = ": select a field under a name of its own first" if "." in name else ""
+        raise ValueError(f"cols: expected one of {', '.join(df.columns)}, got {name}{hint}")
+    return alike[0]
+
+
 def _check_columns(df: DataFrame, cost: str | None) -> None:
     if cost is not None:
         if cost not in df.columns:
@@ -580,6 +596,8 @@ def _check_columns(df: DataFrame, cost: str | None) -> None:
     for name in df.columns:
         if name.startswith("pyroute_"):
             raise ValueError(f"df: expected no column of pyroute's own, got {name}")
+        if "." in name or "`" in name:  # mapInArrow finds no column of such a name
+            raise ValueError(f"df: expected names without dots and backticks, got {name}")
     if not df.isStreaming:
         raise ValueError("df: expected a streaming DataFrame, got one that is not")
 

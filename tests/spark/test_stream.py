@@ -434,6 +434,44 @@ def test_bad_arguments(spark, tmp_path):
     assert not (tmp_path / "state").exists()
 
 
+def keyed(df, key, tmp_path, **options):
+    given = {"directory": tmp_path / "state", "checkpoint": tmp_path / "checkpoint", **options}
+    return su.RoutedStream(
+        df, key, tasks=2, func=lambda state, batches: None, state_schema="n bigint", **given
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [("word", "Word"), ("word", "`word`"), ("a b", "`A b`"), ("a b", "a b")]
+)
+def test_names_of_keys(spark, tmp_path, name, given):
+    """Spark takes them for a column; the tasks find it under the name that it has."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    pq.write_table(pa.table({name: ["x", "y"]}), folder / "0.parquet")
+    df = spark.readStream.schema(f"`{name}` string").parquet(str(folder))
+    made = keyed(df, given, tmp_path)
+    assert made.schema.keys.names == [name]
+    finish(made.start(availableNow=True))
+    assert made.log.last().metrics["rows"] == 2
+
+
+def test_names_that_are_no_key(spark, tmp_path):
+    df = spark.readStream.format("rate").load()
+    nested = df.selectExpr("struct(value AS user) AS event")
+    with pytest.raises(ValueError, match=r"cols: expected one of event, got event\.user: select"):
+        keyed(nested, "event.user", tmp_path)
+    for key in ("`a.b`", "value"):
+        dotted = df.selectExpr("value", "value AS `a.b`")
+        with pytest.raises(ValueError, match=r"df: expected names without dots .*, got a\.b"):
+            keyed(dotted, key, tmp_path)
+    with pytest.raises(ValueError, match="cols: expected one of timestamp, value, got user"):
+        keyed(df, "user", tmp_path)
+    with pytest.raises(ValueError, match=r"directory: expected a path or a file:// URL .*got s3a:"):
+        keyed(df, "value", tmp_path, directory="s3a://bucket/state")
+    assert not list(tmp_path.iterdir())
+
+
 def test_outputs_are_checked(spark, tmp_path):
     write_inputs(tmp_path / "in", 1)
     with pytest.raises(Exception, match=r"func: expected columns \['word', 'm'\]"):
