@@ -221,8 +221,11 @@ class RoutedStream:
         spark = df.sparkSession
         query_id = self._query(spark)
         done = self._is_done(batch_id, query_id)
-        if self._last is not None and not self._published:
-            self._publish(spark, self._last.batch_id if done else None)
+        last = self._last
+        if last is not None and not self._published:
+            # Spark asks for the next batch once the sink had the last; another query knows nothing.
+            again = done or last.query_id != query_id
+            self._publish(spark, last.batch_id if again else None)
         if done:
             return
         before, router = self._routers()

@@ -208,6 +208,33 @@ def test_sink_is_called_again_after_a_failure(spark, tmp_path):
     assert kept == dict(enumerate(expected(3)[1]))
 
 
+def crashed(step, batch):
+    """An observer under which the driver dies."""
+
+    def observer(name, number):
+        if (name, number) == (step, batch):
+            raise Crash
+
+    return observer
+
+
+def test_sink_gets_what_was_committed_before_the_checkpoint_was_lost(spark, tmp_path):
+    write_inputs(tmp_path / "in", 2)
+    calls = []
+
+    def sink(outputs, batch_id):
+        calls.append((batch_id, {row.word: row.n for row in outputs.collect()}))
+
+    query = stream(spark, tmp_path, sink=sink, observer=crashed("committed", 1))
+    with pytest.raises(Exception, match="Crash"):
+        finish(query.start(availableNow=True))
+    shutil.rmtree(tmp_path / "checkpoint")
+    shutil.rmtree(tmp_path / "in")
+    write_inputs(tmp_path / "in", 3, start=2)
+    finish(stream(spark, tmp_path, sink=sink, adopt=True).start(availableNow=True))
+    assert calls == list(zip((0, 1, 0), expected(3)[1], strict=True))
+
+
 def test_by_cost_and_other_types(spark, tmp_path):
     import pandas as pd
 
