@@ -21,6 +21,7 @@ Guarantees, each a test of that name in tests/spark/test_stream.py:
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import logging
 import time
@@ -56,7 +57,7 @@ from spark_udf.stream.manifest import (
 from spark_udf.stream.outputs import folder_of, publish
 from spark_udf.stream.schema import StateSchema
 from spark_udf.stream.state import open_state
-from spark_udf.stream.store import LocalStore
+from spark_udf.stream.store import LocalStore, local_path
 from spark_udf.stream.task import POSITION, REPORT_DDL, TASK, TICK, Func, Work
 
 _LOG = logging.getLogger("pyroute.spark.stream")
@@ -275,6 +276,7 @@ class RoutedStream:
             _LOG.warning("adopting the state of query %s as %s", last.query_id, query_id)
             return False
         if batch_id == last.batch_id:
+            self._expect_same_rows(last)
             return True
         if batch_id != last.batch_id + 1:
             raise ValueError(
@@ -282,6 +284,28 @@ class RoutedStream:
                 " checkpoint and state are not of one age"
             )
         return False
+
+    def _expect_same_rows(self, last: Manifest) -> None:
+        """A batch that comes again is passed over: it has to be of the rows that were committed."""
+        offsets = self._offsets(last.batch_id)
+        if None not in (last.offsets, offsets) and last.offsets != offsets:
+            raise ValueError(
+                f"checkpoint: expected batch {last.batch_id} of the rows that were committed, got"
+                f" other offsets: Spark lost offsets/{last.batch_id} and planned the batch anew,"
+                f" and what it took in more would be lost; restore {self.checkpoint}, or begin"
+                " another one with adopt=True, and the source decides which rows come again"
+            )
+
+    def _offsets(self, batch_id: int) -> str | None:
+        """A digest of the batch's offsets; None where they are not on this host's file system.
+
+        Spark writes them once, before the batch runs, and a replay reads them.
+        """
+        try:
+            path = local_path(self.checkpoint) / "offsets" / str(batch_id)
+            return hashlib.sha256(path.read_bytes()).hexdigest()
+        except (ValueError, OSError):
+            return None
 
     def _routers(self) -> tuple[Router | None, Router]:
         """The routing that the files are laid out by, and the one in force in this batch."""
@@ -402,6 +426,7 @@ class RoutedStream:
             stats=stats,
             outputs=tuple(report.output for report in reports if report.output is not None),
             metrics={**numbers, "control_bytes": self._control},
+            offsets=self._offsets(batch_id),
         )
 
     def _write_router(self, router: Router, known: RouterFile | None) -> RouterFile:

@@ -340,6 +340,19 @@ def test_gap_stops(spark, tmp_path):
         finish(stream(spark, tmp_path).start(availableNow=True))
 
 
+def test_other_rows_under_a_committed_number_stop(spark, tmp_path):
+    """The checkpoint lost the offsets of a committed batch: Spark plans it anew, with more rows."""
+    write_inputs(tmp_path / "in", 2)
+    with pytest.raises(Exception, match="Crash"):
+        finish(stream(spark, tmp_path, observer=crashed("done", 1)).start(availableNow=True))
+    for path in (tmp_path / "checkpoint" / "offsets").glob("*1*"):
+        path.unlink()
+    write_inputs(tmp_path / "in", 3, start=2)
+    with pytest.raises(Exception, match="checkpoint: expected batch 1 of the rows that were comm"):
+        finish(stream(spark, tmp_path).start(availableNow=True))
+    expect_exact(tmp_path, 2)
+
+
 def test_fenced(spark, tmp_path):
     """A driver that was thought dead: meanwhile another one went on, and it has to stop."""
     write_inputs(tmp_path / "in", 3)

@@ -418,6 +418,7 @@ manifests = st.builds(
     stats=st.none() | names,
     outputs=st.lists(names, max_size=3).map(tuple),
     metrics=st.dictionaries(names, numbers | st.lists(numbers, max_size=3), max_size=3),
+    offsets=st.none() | names,
 )
 
 
