@@ -201,6 +201,7 @@ class RoutedStream:
         """Read the last manifest and check that it is ours; nothing is written before."""
         last = self.log.last()
         self._last, self._query_id, self._published = last, None, False
+        self._nonce = None
         self._placing = None  # of the query's own session
         gate = None if self._gate is None else Gate.from_json(self._gate.to_json())
         self.controller = Controller(gate, self._smoothing, **self._options)

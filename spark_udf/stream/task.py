@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 import pyroute
 from spark_udf._convert import router_of
 from spark_udf.stream.files import TaskFiles
-from spark_udf.stream.manifest import files_document, files_of
+from spark_udf.stream.manifest import FencedError, files_document, files_of
 from spark_udf.stream.schema import StateSchema, row_bytes
 from spark_udf.stream.state import KeyedState, open_state
 from spark_udf.stream.store import LocalStore, Store
@@ -133,6 +133,12 @@ def _expect_shared(store: Store, work: Work) -> None:
         found = store.read(work.nonce).to_pybytes().decode()
     except FileNotFoundError:
         found = None
+    others = [] if found is not None else store.list("nonces/")
+    if others:
+        raise FencedError(
+            f"directory: expected {work.nonce}, which the driver wrote, got {others[-1]} of another"
+            f" in {work.directory}: another driver took over"
+        )
     if found != work.nonce:
         raise RuntimeError(
             f"directory: expected one that all hosts share, got {work.directory}, in which this"
