@@ -77,8 +77,14 @@ def top_keys(df: DataFrame, *cols: ColumnOrName, k: int = 100) -> DataFrame:
     """
     if k < 1:
         raise ValueError(f"k: expected at least 1, got {k}")
-    heavy = sketch(df, *cols, capacity=max(10 * k, 1000))
     fields = checked(df, cols).fields
+    for field in fields:
+        if field.name.lower() in ("count", "error", "share"):
+            raise ValueError(
+                f"cols: expected names beside those of the result, got {field.name}: rename it,"
+                f' for example F.col("{field.name}").alias("key")'
+            )
+    heavy = sketch(df, *cols, capacity=max(10 * k, 1000))
     top = heavy.top(k)
     total = max(heavy.total, 1)
     rows = [

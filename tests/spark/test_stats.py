@@ -147,6 +147,15 @@ def test_top_keys_of_other_types(spark):
     assert tuple(su.top_keys(df, "s", "d", k=1).first())[:2] == ("x", day)
 
 
+@pytest.mark.parametrize("name", ["count", "Error", "share"])
+def test_top_keys_under_a_name_of_the_result(skewed, name):
+    """Two columns of one name: neither could be selected."""
+    renamed = skewed.withColumnRenamed("k", name)
+    with pytest.raises(ValueError, match=f"cols: expected names beside .*, got {name}: rename"):
+        su.top_keys(renamed, name)
+    assert su.top_keys(renamed, F.col(name).alias("key"), k=1).columns[0] == "key"
+
+
 def test_sketch_is_merged_in_order(skewed):
     one, other = su.sketch(skewed, "k", capacity=50), su.sketch(skewed, "k", capacity=50)
     assert one == other
