@@ -162,6 +162,27 @@ def test_sketch_is_merged_in_order(skewed):
     assert one.total == 20_000
 
 
+def test_many_partitions_are_merged_in_tasks_first(spark, monkeypatch):
+    """What the driver collects is a sketch of each group, in the order of the partitions."""
+    df = spark.range(0, 3000, 1, 10).select((F.col("id") % 700).alias("k"))
+    direct = stats._merged(df, "sketch", (1000, False), pr.SpaceSaving(1000), 10)
+    collected = []
+    plain = stats.to_arrow
+    monkeypatch.setattr(stats, "DIRECT", 4)
+    monkeypatch.setattr(stats, "to_arrow", lambda df: collected.append(plain(df)) or collected[-1])
+    for reckoned, rows in ((10, 3), (7, 3), (100, 1)):
+        merged = stats._merged(df, "sketch", (1000, False), pr.SpaceSaving(1000), reckoned)
+        assert collected[-1].num_rows == rows
+        assert merged.total == direct.total == 3000
+        top, other = merged.top(), direct.top()
+        assert (top.values, top.counts.tolist()) == (other.values, other.counts.tolist())
+    again = [stats._merged(df, "sketch", (50, False), pr.SpaceSaving(50), 10) for _ in range(2)]
+    assert again[0] == again[1]
+    assert again[0].total == 3000
+    monkeypatch.setattr(stats, "_SMALL", 10)
+    assert su.collect_pairs(df, "k", "k", 1000).total == 3000
+
+
 def test_pairs(skewed):
     pairs = su.collect_pairs(skewed, "k", "b", capacity=5000)
     frame = skewed.toPandas()
