@@ -55,6 +55,16 @@ def key(*cols: ColumnOrName) -> Column:
     return F.xxhash64(*parts).alias(KEY)
 
 
+def by_bytes(column: Column) -> Column:
+    """The column as it is; collated text is refused when the query runs.
+
+    Arrow knows no collations: a worker would take texts that are equal for different keys.
+    """
+    kind = F.typeof(column)
+    refused = F.concat(F.lit("key: expected text that compares by its bytes, got "), kind)
+    return F.when(kind.startswith("string collate"), F.raise_error(refused)).otherwise(column)
+
+
 def _null_mark(column: Column) -> Column:
     return F.when(column.isNull(), F.lit(1).cast("bigint"))
 
