@@ -109,6 +109,17 @@ def pairs(capacity: int, batches: Iterable[pa.RecordBatch]) -> bytes:
     return heavy.to_bytes()
 
 
+def merged(kind: str, empty: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The results of several partitions as one, in the order they come; the first one's number."""
+    whole, first = getattr(pyroute, kind).from_bytes(empty), None
+    for batch in batches:
+        for partition, data in zip(*batch.columns, strict=True):
+            first = partition.as_py() if first is None else first
+            whole.merge(type(whole).from_bytes(data.as_py()))
+    if first is not None:
+        yield from one_row(first, whole.to_bytes())
+
+
 def one_row(partition: int, data: bytes) -> Iterator[pa.RecordBatch]:
     """A partition's result as one row."""
     yield pa.RecordBatch.from_pydict(

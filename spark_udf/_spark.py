@@ -27,11 +27,12 @@ def need(what: str, major: int, minor: int) -> None:
 
 
 def session() -> SparkSession:
-    """The session of this thread."""
-    active = SparkSession.getActiveSession()
-    if active is None:
-        raise RuntimeError("session: expected an active SparkSession, got none: create one first")
-    return active
+    """The session of this thread, or that of the process: a pool's threads have none of theirs."""
+    try:
+        return SparkSession.active()
+    except RuntimeError as error:
+        message = "session: expected an active SparkSession, got none: create one first"
+        raise RuntimeError(message) from error
 
 
 def slots(spark: SparkSession, tasks: int) -> int:

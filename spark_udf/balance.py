@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from pyroute import Plan, Ring, Router, SparkHash, rebalance
 from spark_udf import _spark
 from spark_udf.by_key import Function, Work
-from spark_udf.columns import ColumnOrName
+from spark_udf.columns import ColumnOrName, shared_names
 from spark_udf.route import fenced, routed
 from spark_udf.stats import Measured, measure
 
@@ -57,7 +57,7 @@ class Balanced:
         return Window.partitionBy(_spark.TASK, *self.cols, *more)
 
     def join(self, other: DataFrame, how: str = "inner") -> DataFrame:
-        """Join on the key's columns, which `other` has under the same names.
+        """Join on the key's columns, which `other` has under the same names and in the same types.
 
         One exchange for each side. Skewed on both sides: `balance_join`.
         """
@@ -65,6 +65,7 @@ class Balanced:
         names = [name for name in self.cols if isinstance(name, str)]
         if len(names) != len(self.cols):
             raise TypeError("join: expected a key given by names, got expressions")
+        shared_names(self.df, other, names, ("df", "other"), "cols")
         placed = routed(other, self.router, names, None)
         mine = fenced(self.df) if "semi" in how.lower() or "anti" in how.lower() else self.df
         return mine.join(placed, [*names, _spark.TASK], how)

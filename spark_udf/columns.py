@@ -55,6 +55,16 @@ def key(*cols: ColumnOrName) -> Column:
     return F.xxhash64(*parts).alias(KEY)
 
 
+def by_bytes(column: Column) -> Column:
+    """The column as it is; collated text is refused when the query runs.
+
+    Arrow knows no collations: a worker would take texts that are equal for different keys.
+    """
+    kind = F.typeof(column)
+    refused = F.concat(F.lit("key: expected text that compares by its bytes, got "), kind)
+    return F.when(kind.startswith("string collate"), F.raise_error(refused)).otherwise(column)
+
+
 def _null_mark(column: Column) -> Column:
     return F.when(column.isNull(), F.lit(1).cast("bigint"))
 
@@ -127,6 +137,65 @@ def checked(df: DataFrame, cols: Sequence[ColumnOrName]) -> KeyColumns:
     fields = df.select(*columns).schema.fields
     wide = [_widen(column, field) for column, field in zip(columns, fields, strict=True)]
     return KeyColumns(columns, wide, list(fields))
+
+
+def shared_names(
+    left: DataFrame,
+    right: DataFrame,
+    on: str | Sequence[str],
+    sides: tuple[str, str] = ("left", "right"),
+    argument: str = "on",
+) -> list[str]:
+    """The names of the columns of a key that two DataFrames are joined by, checked on both.
+
+    Parameters
+    ----------
+    left, right
+        The sides.
+    on
+        Names that both have.
+    sides, argument
+        What errors call the sides and the names.
+    """
+    for side, df in zip(sides, (left, right), strict=True):
+        _spark.expect_frame(df, side)
+    names = [on] if isinstance(on, str) else list(on)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"{argument}: expected names of columns that both sides have, got others")
+    if len(set(names)) != len(names):
+        raise ValueError(f"{argument}: expected distinct names, got {', '.join(names)}")
+    for side, df in zip(sides, (left, right), strict=True):
+        for column in names:
+            if column.lower() not in {one.lower() for one in df.columns}:
+                raise ValueError(
+                    f"{argument}: expected one of {', '.join(df.columns)} ({side}), got {column}"
+                )
+    exact = [quoted(name) for name in names]
+    pairs = zip(checked(left, exact).fields, checked(right, exact).fields, strict=True)
+    for one, other in pairs:
+        if not _comparable(one.dataType, other.dataType):
+            raise TypeError(
+                f"{argument}: expected {one.name} in one type on both sides, got"
+                f" {one.dataType.simpleString()} and {other.dataType.simpleString()}: cast one"
+            )
+    return names
+
+
+_INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DecimalType)
+
+
+def _comparable(one: T.DataType, other: T.DataType) -> bool:
+    """Whether equal values of the two types have equal identities."""
+    if isinstance(one, T.NullType) or isinstance(other, T.NullType):
+        return True
+    if isinstance(one, _INTEGERS) and isinstance(other, _INTEGERS):
+        return True
+    return type(one) is type(other)
+
+
+def quoted(name: str) -> str:
+    """The name of a column as Spark takes it for just that column, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _expect_column(df: DataFrame, name: str, argument: str) -> None:

@@ -51,7 +51,7 @@ from pyroute import Keys, Plan, Ring, Router, Snapshot, SparkHash, keys, rebalan
 from spark_udf import _spark
 from spark_udf.balance import MAX_IMBALANCE, MAX_TABLE, Balanced
 from spark_udf.by_key import Function
-from spark_udf.columns import ColumnOrName, as_columns, checked
+from spark_udf.columns import ColumnOrName, as_columns, checked, quoted, shared_names
 from spark_udf.route import Compiled, Places, exchange, fenced, whole_row
 from spark_udf.stats import Measured, to_arrow
 
@@ -161,7 +161,7 @@ class Joined(Balanced):
         """Join on the same columns: one exchange, for the other side."""
         self._expect_whole("join")
         kind, names = _kind_of(how), [str(name) for name in self.cols]
-        _names(self.df, other, names)
+        shared_names(self.df, other, names)
         if not self.placed:
             return self.df.join(other, names, kind.name)
         mine = Side(self.df.drop(PLACE), names, LEFT, kind)
@@ -234,7 +234,7 @@ def balance_join(
     """
     _spark.need("balance_join", 4, 1)
     kind = _kind_of(how)
-    names = _names(left, right, on)
+    names = shared_names(left, right, on)
     left, right = left.drop(_spark.TASK, PLACE), right.drop(_spark.TASK, PLACE)
     router = _without_splits(tasks)
     options = {"max_imbalance": MAX_IMBALANCE, "max_table": MAX_TABLE, **options}
@@ -292,44 +292,6 @@ def _kind_of(how: str) -> How:
     if kind is None:
         raise ValueError(f"how: expected one of {', '.join(HOWS)}, got {how}")
     return kind
-
-
-def _names(left: DataFrame, right: DataFrame, on: str | Sequence[str]) -> list[str]:
-    """The names of the key's columns, checked on both sides."""
-    _spark.expect_frame(left, "left")
-    _spark.expect_frame(right, "right")
-    names = [on] if isinstance(on, str) else list(on)
-    if not names or not all(isinstance(name, str) for name in names):
-        raise TypeError("on: expected names of columns that both sides have, got others")
-    if len(set(names)) != len(names):
-        raise ValueError(f"on: expected distinct names, got {', '.join(names)}")
-    for name, side in (("left", left), ("right", right)):
-        for column in names:
-            if column.lower() not in {one.lower() for one in side.columns}:
-                raise ValueError(
-                    f"on: expected one of {', '.join(side.columns)} ({name}), got {column}"
-                )
-    quoted = [_quoted(name) for name in names]
-    pairs = zip(checked(left, quoted).fields, checked(right, quoted).fields, strict=True)
-    for one, other in pairs:
-        if not _comparable(one.dataType, other.dataType):
-            raise TypeError(
-                f"on: expected {one.name} in one type on both sides, got"
-                f" {one.dataType.simpleString()} and {other.dataType.simpleString()}: cast one"
-            )
-    return names
-
-
-_WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DecimalType)
-
-
-def _comparable(one: T.DataType, other: T.DataType) -> bool:
-    """Whether equal values of the two types have equal identities."""
-    if isinstance(one, T.NullType) or isinstance(other, T.NullType):
-        return True
-    if isinstance(one, _WHOLE) and isinstance(other, _WHOLE):
-        return True
-    return type(one) is type(other)
 
 
 def _salt(salt: Any, at: int) -> ColumnOrName | None:
@@ -557,8 +519,8 @@ def _frames(
         if frame is None:
             out.append(side.keys)
             continue
-        _names(frame, frame, names)
-        out.append(Side(frame.select(*map(_quoted, names)), names, side.number, how).keys)
+        shared_names(frame, frame, names)
+        out.append(Side(frame.select(*map(quoted, names)), names, side.number, how).keys)
     return out
 
 
@@ -855,13 +817,9 @@ def _directions(left: Reals, right: Reals, spreads: int) -> npt.NDArray[np.int64
 
 def _broadcast(left: DataFrame, right: DataFrame, names: Sequence[str], how: How) -> str | None:
     """How Spark would join by broadcast, or None."""
-    using = ", ".join(_quoted(name) for name in names)
+    using = ", ".join(quoted(name) for name in names)
     query = f"EXPLAIN SELECT * FROM {{left}} {how.sql} {{right}} USING ({using})"
     (row,) = left.sparkSession.sql(query, left=left, right=right).collect()
     # The uppermost join of this kind; Spark moves a semi or anti join below others of its left.
     found = re.search(rf"(\w+Join) .*\b{how.physical}\b", row[0])
     return found[1] if found and found[1].startswith("Broadcast") else None
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

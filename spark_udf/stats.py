@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -27,6 +28,7 @@ from pyspark.sql import types as T
 import pyroute
 from pyroute import CostSketch, PairSpaceSaving, Router, Snapshot, SpaceSaving
 from spark_udf.columns import ColumnOrName, as_columns, checked
+from spark_udf.route import exchange
 from spark_udf.udfs import shipped
 
 _LOG = logging.getLogger("pyroute.spark")
@@ -38,6 +40,12 @@ EXACT_KEYS = 2_000_000
 
 CAPACITY = 100_000
 """Counters of a sketched statistic."""
+
+DIRECT = 64
+"""Partitions whose sketches the driver merges; of more, tasks merge some of them first."""
+
+_SMALL = 20_000  # counters of a sketch that the driver can take from thousands of partitions
+_UNKNOWN = 1_024  # partitions that are reckoned with where nothing counted them
 
 SAMPLE_ROWS = 5_000_000
 """Rows that a sampled statistic reads, about."""
@@ -76,8 +84,14 @@ def top_keys(df: DataFrame, *cols: ColumnOrName, k: int = 100) -> DataFrame:
     """
     if k < 1:
         raise ValueError(f"k: expected at least 1, got {k}")
-    heavy = sketch(df, *cols, capacity=max(10 * k, 1000))
     fields = checked(df, cols).fields
+    for field in fields:
+        if field.name.lower() in ("count", "error", "share"):
+            raise ValueError(
+                f"cols: expected names beside those of the result, got {field.name}: rename it,"
+                f' for example F.col("{field.name}").alias("key")'
+            )
+    heavy = sketch(df, *cols, capacity=max(10 * k, 1000))
     top = heavy.top(k)
     total = max(heavy.total, 1)
     rows = [
@@ -117,7 +131,7 @@ def cost_sketch(
     times = _number(df, time, "time", "double")
     frame = df.select(*_aliased(checked(df, cols).raw), *times)
     empty = CostSketch(epsilon, delta, seed)
-    merged: CostSketch = _merged(frame, "cost_sketch", (epsilon, delta, seed), empty)
+    merged: CostSketch = _merged(frame, "cost_sketch", (epsilon, delta, seed), empty, 0)
     return merged
 
 
@@ -126,7 +140,9 @@ def collect_pairs(
 ) -> PairSpaceSaving:
     """The heaviest pairs of keys of two consecutive operators, in one pass."""
     columns = df.select(*_aliased(checked(df, [in_col, out_col]).raw))
-    merged: PairSpaceSaving = _merged(columns, "pairs", (capacity,), PairSpaceSaving(capacity))
+    parts = 0 if capacity <= _SMALL else _UNKNOWN
+    empty = PairSpaceSaving(capacity)
+    merged: PairSpaceSaving = _merged(columns, "pairs", (capacity,), empty, parts)
     return merged
 
 
@@ -176,12 +192,12 @@ def measure(
         *_number(df, cost, "cost", "double"),
         *_number(df, state_size, "state_size", "bigint"),
     )
-    rows = None
+    rows, parts = None, _UNKNOWN
     reason = "asked for"
     if method == "auto":
-        method, reason, rows = _choose(frame, keys, state_size is not None)
+        method, reason, rows, parts = _choose(frame, keys, state_size is not None)
     if method == "sketched":
-        measured = _measure_sketched(frame, keys, cost is not None, router, reason)
+        measured = _measure_sketched(frame, keys, cost is not None, router, reason, parts)
     elif method == "sampled":
         measured = _measure_sampled(frame, keys, rows, reason)
     else:
@@ -207,16 +223,20 @@ def _number(df: DataFrame, column: ColumnOrName | None, name: str, kind: str) ->
     return [value.cast(kind).alias(f"pyroute_{name}")]
 
 
-def _choose(frame: DataFrame, keys: Sequence[str], sized: bool) -> tuple[str, str, int]:
+def _choose(frame: DataFrame, keys: Sequence[str], sized: bool) -> tuple[str, str, int, int]:
+    """The method, why, and how many rows and partitions there are."""
     whole = F.struct(*keys) if len(keys) > 1 else F.col(keys[0])
-    row = frame.agg(F.approx_count_distinct(whole, 0.02), F.count(F.lit(1))).collect()[0]
-    distinct, rows = int(row[0]), int(row[1])
+    counted = frame.withColumn("pyroute_partition", F.spark_partition_id()).agg(
+        F.approx_count_distinct(whole, 0.02), F.count(F.lit(1)), F.max("pyroute_partition")
+    )
+    row = counted.collect()[0]
+    distinct, rows, parts = int(row[0]), int(row[1]), int(row[2] or 0) + 1
     if distinct <= EXACT_KEYS:
-        return "exact", f"about {distinct:,} distinct keys, at most {EXACT_KEYS:,}", rows
+        return "exact", f"about {distinct:,} distinct keys, at most {EXACT_KEYS:,}", rows, parts
     reason = f"about {distinct:,} distinct keys, more than {EXACT_KEYS:,}"
     if sized:
-        return "sampled", f"{reason}, and a sketch knows no state sizes", rows
-    return "sketched", reason, rows
+        return "sampled", f"{reason}, and a sketch knows no state sizes", rows, parts
+    return "sketched", reason, rows, parts
 
 
 def _exact(frame: DataFrame, keys: Sequence[str], scale: float) -> Snapshot:
@@ -231,20 +251,24 @@ def _exact(frame: DataFrame, keys: Sequence[str], scale: float) -> Snapshot:
     columns = [table.column(i) for i in range(len(keys))]
     costs = table.column("pyroute_0").to_numpy().astype(np.float64)
     if costly:
-        _check_costs(table)
+        _check_costs(table, costs)
     sizes = table.column(f"pyroute_{len(wanted) - 1}").to_numpy() if sized else None
     if sizes is not None and sizes.dtype.kind == "f":
         raise ValueError("state_size: expected numbers, got null")
     return Snapshot(pyroute.keys(*columns), costs * scale, sizes)
 
 
-def _check_costs(table: pa.Table) -> None:
+def _check_costs(table: pa.Table, costs: npt.NDArray[np.float64]) -> None:
     missing = int(table.column("pyroute_2").to_numpy().sum())
     if missing:
         raise ValueError(f"cost: expected numbers, got null in {missing} rows")
     least = table.column("pyroute_1").to_numpy()
-    if len(least) and not least.min() >= 0:
+    if len(least) and least.min() < 0:
         raise ValueError(f"cost: expected at least 0, got {least.min()}")
+    # One that is not finite makes the sum of its key so.
+    wrong = costs[~np.isfinite(costs)]
+    if len(wrong):
+        raise ValueError(f"cost: expected finite numbers, got {wrong[0]}")
 
 
 def _measure_sampled(
@@ -267,19 +291,27 @@ def _measure_sketched(
     costly: bool,
     router: Router | None,
     reason: str,
+    parts: int,
 ) -> Measured:
     unit = 1.0
     if costly:
         # A sketch counts in whole numbers: costs are rounded up to a millionth of their mean.
-        row = frame.agg(F.avg("pyroute_cost"), F.min("pyroute_cost")).collect()[0]
-        if row[1] is not None and row[1] < 0:
-            raise ValueError(f"cost: expected at least 0, got {row[1]}")
-        unit = (row[0] or 1.0) / 1e6
+        missing = F.count(F.lit(1)) - F.count("pyroute_cost")
+        wanted = (F.avg("pyroute_cost"), F.min("pyroute_cost"), missing)
+        mean, least, nulls = frame.agg(*wanted).collect()[0]
+        if nulls:
+            raise ValueError(f"cost: expected numbers, got null in {nulls} rows")
+        if least is not None and least < 0:
+            raise ValueError(f"cost: expected at least 0, got {least}")
+        # One that is not finite makes the mean so, and then nothing would count.
+        if mean is not None and not math.isfinite(mean):
+            raise ValueError(f"cost: expected finite numbers, got {mean}")
+        unit = (mean or 1.0) / 1e6
         weight = F.ceil(F.col("pyroute_cost") / unit).cast("bigint")
         frame = frame.select(*keys, weight.alias("pyroute_weight"))
     else:
         frame = frame.select(*keys)
-    heavy = _sketch(frame, CAPACITY, weighted=costly)
+    heavy = _sketch(frame, CAPACITY, weighted=costly, parts=parts)
     top = heavy.top()
     # The middle of what a count may be; the rest is what no named key accounts for.
     counts = (top.counts - top.errors / 2.0) * unit
@@ -301,15 +333,32 @@ def background(router: Router, rest: float) -> dict[int, float]:
     return {task: rest / len(router.tasks) for task in router.tasks}
 
 
-def _sketch(frame: DataFrame, capacity: int, *, weighted: bool) -> SpaceSaving:
-    merged: SpaceSaving = _merged(frame, "sketch", (capacity, weighted), SpaceSaving(capacity))
+def _sketch(
+    frame: DataFrame, capacity: int, *, weighted: bool, parts: int = _UNKNOWN
+) -> SpaceSaving:
+    parts, empty = 0 if capacity <= _SMALL else parts, SpaceSaving(capacity)
+    merged: SpaceSaving = _merged(frame, "sketch", (capacity, weighted), empty, parts)
     return merged
 
 
-def _merged(frame: DataFrame, function: str, arguments: tuple[Any, ...], empty: Any) -> Any:
-    """What the function makes of each partition, merged in partition order."""
-    body = per_partition(shipped(function, *arguments))
-    table = to_arrow(frame.mapInArrow(body, "partition int, data binary"))
+def _merged(
+    frame: DataFrame, function: str, arguments: tuple[Any, ...], empty: Any, parts: int
+) -> Any:
+    """What the function makes of each of so many partitions, merged in partition order.
+
+    Of many partitions neighbours are merged in tasks first: what goes to the driver has bounds,
+    `spark.driver.maxResultSize` and its memory.
+    """
+    schema = "partition int, data binary"
+    made = frame.mapInArrow(per_partition(shipped(function, *arguments)), schema)
+    if parts > DIRECT:
+        tasks = math.isqrt(parts - 1) + 1
+        # There may be more partitions than were reckoned with.
+        group = F.pmod(F.floor(F.col("partition") / tasks), F.lit(tasks)).cast("int")
+        near = exchange(made.withColumn("near", group), tasks, F.col("near")).drop("near")
+        body = shipped("merged", type(empty).__name__, empty.to_bytes())
+        made = near.sortWithinPartitions("partition").mapInArrow(body, schema)
+    table = to_arrow(made)
     order = np.argsort(table.column("partition").to_numpy(), kind="stable")
     for at in order.tolist():
         empty.merge(type(empty).from_bytes(table.column("data")[at].as_py()))

@@ -7,17 +7,18 @@ module that cannot be found.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql import functions
+from pyspark.sql import functions as F
 
 from pyroute import CostSketch, Router
 from pyroute.posg import Scheduler
 from spark_udf import _spark
-from spark_udf.columns import key
+from spark_udf.columns import as_columns, by_bytes, key
 
 REMEDY = (
     "pyroute is not installed for the Python of this executor, or a folder pyroute where Spark was"
@@ -145,7 +146,13 @@ def _arrow_udf(body: Callable[..., Any], kind: str) -> Callable[..., Any]:
         return body(*columns)
 
     call.__annotations__ = {"columns": pa.Array, "return": pa.Array}  # Spark reads the kind there
-    return _made("arrow_udf", call, kind)
+    made = _made("arrow_udf", call, kind)
+
+    @functools.wraps(made)  # with what Spark reads when it is registered for SQL
+    def guarded(*columns: Any) -> Any:
+        return made(*map(by_bytes, as_columns(columns)))
+
+    return guarded
 
 
 def _pandas_udf(body: Callable[..., Any], kind: str) -> Callable[..., Any]:
@@ -159,5 +166,5 @@ def _pandas_udf(body: Callable[..., Any], kind: str) -> Callable[..., Any]:
 
 
 def _made(decorator: str, call: Callable[..., Any], kind: str) -> Callable[..., Any]:
-    made: Callable[..., Any] = getattr(functions, decorator)(call, kind)  # not in Spark's own types
+    made: Callable[..., Any] = getattr(F, decorator)(call, kind)  # not in Spark's own types
     return made

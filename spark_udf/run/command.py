@@ -301,7 +301,8 @@ def _streamed(job: Job, here: Place, own: _Own, size: int) -> dict[str, Any]:
             count += "_"
         work = Totals(tuple(names), count, wait=job.wait * 1e-6)
         schema = df.select(*chosen).schema
-        made = _compared(job, here, spark, work, schema, schema.names[-1] if own.cost else None)
+        cost = schema.names[chosen.index(own.cost)] if own.cost else None  # it may be a key, too
+        made = _compared(job, here, spark, work, schema, cost)
     shown = {"mode": "stream", "files": list(files.places), "keys": list(own.keys)}
     return _told(job, here, made, made.equal, {**shown, "cost": own.cost})
 

@@ -41,7 +41,8 @@ class Report:
     keys_in: int
     bytes_in: int
     keys_out: int
-    stats: pa.Table
+    stats: pa.Table | None
+    """Cost and state size of the heaviest and of the tabled keys; None where nobody plans."""
 
     @classmethod
     def of(cls, table: pa.Table, tasks: Sequence[int]) -> list[Report]:
@@ -57,7 +58,7 @@ class Report:
                 **{
                     **row,
                     "files": files_of(json.loads(row["files"])),
-                    "stats": pa.ipc.open_stream(row["stats"]).read_all(),
+                    "stats": row["stats"] and pa.ipc.open_stream(row["stats"]).read_all(),
                 }
             )
             for row in rows
@@ -103,6 +104,7 @@ class Controller:
         background = {}
         for report in reports:
             table = report.stats
+            assert table is not None, "statistics of every task"
             costs = table.column(COST).to_numpy()
             if table.num_rows:
                 columns = [

@@ -144,6 +144,8 @@ class Manifest:
         Files that the batch made for others; clean-up leaves them alone unless told otherwise.
     metrics
         Numbers, and lists of numbers, by name.
+    offsets
+        A digest of what the checkpoint says the batch is of; None where it was not read.
     unknown
         Fields of a later release.
     """
@@ -159,6 +161,7 @@ class Manifest:
     stats: str | None = None
     outputs: tuple[str, ...] = ()
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    offsets: str | None = None
     unknown: Unknown = field(default_factory=dict, repr=False, hash=False)
     _sha256: str | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -197,6 +200,8 @@ class Manifest:
             "outputs": list(self.outputs),
             "metrics": dict(self.metrics),
         }
+        if self.offsets is not None:
+            document["offsets"] = self.offsets
         return _text_of({**document, "checksum": _checksum(document)})
 
     @classmethod
@@ -223,7 +228,7 @@ class Manifest:
         if given != checksum:
             raise FormatError(f"checksum: expected {checksum}, got {given}: it is damaged")
         previous = document["previous"]
-        stats = document["stats"]
+        stats, offsets = document["stats"], document.get("offsets")
         known = [part.name for part in dataclasses.fields(cls) if part.compare]
         known.remove("unknown")
         return cls(
@@ -241,6 +246,7 @@ class Manifest:
             stats=None if stats is None else _text(stats, "stats"),
             outputs=tuple(_text(name, "outputs") for name in document["outputs"]),
             metrics=dict(document["metrics"]),
+            offsets=None if offsets is None else _text(offsets, "offsets"),
             unknown=_rest(document, "format", "format_version", *known),
         )
 

@@ -21,6 +21,7 @@ Guarantees, each a test of that name in tests/spark/test_stream.py:
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import logging
 import time
@@ -42,7 +43,7 @@ from pyroute import Gate, Ring, Router
 from pyroute.metrics import observe
 from pyroute.ring import Tasks
 from spark_udf import _spark, udfs
-from spark_udf.columns import KeyColumns, checked
+from spark_udf.columns import KeyColumns, checked, quoted
 from spark_udf.route import Position, exchange, position
 from spark_udf.stats import to_arrow
 from spark_udf.stream.controller import Controller, Report, Step, moves
@@ -56,7 +57,7 @@ from spark_udf.stream.manifest import (
 from spark_udf.stream.outputs import folder_of, publish
 from spark_udf.stream.schema import StateSchema
 from spark_udf.stream.state import open_state
-from spark_udf.stream.store import LocalStore
+from spark_udf.stream.store import LocalStore, local_path
 from spark_udf.stream.task import POSITION, REPORT_DDL, TASK, TICK, Func, Work
 
 _LOG = logging.getLogger("pyroute.spark.stream")
@@ -73,7 +74,7 @@ class RoutedStream:
     df
         The streaming DataFrame.
     *cols
-        Names of the key's columns.
+        Names of the key's columns, which are columns of `df` itself: not fields of a struct.
     tasks
         How many tasks, their ids, or `{id: weight}`. On a restart with others the state moves to
         them with the first batch.
@@ -86,7 +87,8 @@ class RoutedStream:
     output_schema
         Columns of the outputs; None where there are none.
     directory
-        Where state, manifests, outputs and metrics are: on a file system that all hosts share.
+        Where state, manifests, outputs and metrics are: a path or a `file://` URL on a file system
+        that all hosts share.
     checkpoint
         Spark's checkpoint of the query.
     name
@@ -94,7 +96,8 @@ class RoutedStream:
     cost
         Column with the cost of a row; None: every row costs 1.
     balanced
-        False keeps the first router: plain hashing.
+        False plans nothing and takes no statistics: the router stays as it is, which from the
+        start is plain hashing.
     gate
         Whether a plan is worth it; None: every plan.
     smoothing
@@ -110,6 +113,9 @@ class RoutedStream:
     adopt
         Whether to go on with the state where the checkpoint is another one than before (it was
         lost). Which rows the source gives again is then up to its own options.
+    memory_map
+        Whether files are mapped rather than read into memory. Say False over NFS, where another
+        host may remove a file that is still mapped here: that would end the process.
     observer
         Called with the name of each step and the batch, before the step.
     **options
@@ -135,6 +141,7 @@ class RoutedStream:
         sink: Callable[[DataFrame, int], None] | None = None,
         keep: int = 2,
         adopt: bool = False,
+        memory_map: bool = True,
         observer: Observer | None = None,
         **options: Any,
     ) -> None:
@@ -143,15 +150,17 @@ class RoutedStream:
         for one in cols:
             if not isinstance(one, str):
                 raise TypeError(f"cols: expected names, got {type(one).__name__}")
-        fields = checked(df, cols).fields
+        cols = tuple(_top_level(df, one) for one in cols)
+        fields = checked(df, list(map(quoted, cols))).fields
         _check_columns(df, cost)
         keys = _arrow(T.StructType(list(fields)), "cols")
         values = _arrow(state_schema, "state_schema")
         self.schema = StateSchema(keys, values)
         self.output_schema = None if output_schema is None else _arrow(output_schema, "output")
-        self.df, self.cols, self.func, self.cost = df, tuple(cols), func, cost
+        self.df, self.cols, self.func, self.cost = df, cols, func, cost
         self.ring = Ring(tasks)
-        self.directory, self.checkpoint = str(directory), str(checkpoint)
+        self.store = LocalStore(directory, memory_map=memory_map)
+        self.directory, self.checkpoint = str(self.store.path), str(checkpoint)
         self.name, self.balanced, self.sink, self.keep, self.adopt = (
             *(name, balanced, sink, keep),
             adopt,
@@ -163,7 +172,6 @@ class RoutedStream:
         self._gate, self._smoothing = gate, smoothing
         table = self._options.get("max_table", 3000) or 3000
         self.reported = reported or max(200, 2 * table // len(self.ring.tasks))
-        self.store = LocalStore(self.directory)
         self.log = Log(self.store, swept=("state/", "routers/", "stats/", "staged/"))
         self._router: tuple[str, Router] | None = None
         self._query_id: str | None = None
@@ -193,6 +201,7 @@ class RoutedStream:
         """Read the last manifest and check that it is ours; nothing is written before."""
         last = self.log.last()
         self._last, self._query_id, self._published = last, None, False
+        self._nonce = None
         self._placing = None  # of the query's own session
         gate = None if self._gate is None else Gate.from_json(self._gate.to_json())
         self.controller = Controller(gate, self._smoothing, **self._options)
@@ -214,8 +223,11 @@ class RoutedStream:
         spark = df.sparkSession
         query_id = self._query(spark)
         done = self._is_done(batch_id, query_id)
-        if self._last is not None and not self._published:
-            self._publish(spark, self._last.batch_id if done else None)
+        last = self._last
+        if last is not None and not self._published:
+            # Spark asks for the next batch once the sink had the last; another query knows nothing.
+            again = done or last.query_id != query_id
+            self._publish(spark, last.batch_id if again else None)
         if done:
             return
         before, router = self._routers()
@@ -265,6 +277,7 @@ class RoutedStream:
             _LOG.warning("adopting the state of query %s as %s", last.query_id, query_id)
             return False
         if batch_id == last.batch_id:
+            self._expect_same_rows(last)
             return True
         if batch_id != last.batch_id + 1:
             raise ValueError(
@@ -272,6 +285,28 @@ class RoutedStream:
                 " checkpoint and state are not of one age"
             )
         return False
+
+    def _expect_same_rows(self, last: Manifest) -> None:
+        """A batch that comes again is passed over: it has to be of the rows that were committed."""
+        offsets = self._offsets(last.batch_id)
+        if None not in (last.offsets, offsets) and last.offsets != offsets:
+            raise ValueError(
+                f"checkpoint: expected batch {last.batch_id} of the rows that were committed, got"
+                f" other offsets: Spark lost offsets/{last.batch_id} and planned the batch anew,"
+                f" and what it took in more would be lost; restore {self.checkpoint}, or begin"
+                " another one with adopt=True, and the source decides which rows come again"
+            )
+
+    def _offsets(self, batch_id: int) -> str | None:
+        """A digest of the batch's offsets; None where they are not on this host's file system.
+
+        Spark writes them once, before the batch runs, and a replay reads them.
+        """
+        try:
+            path = local_path(self.checkpoint) / "offsets" / str(batch_id)
+            return hashlib.sha256(path.read_bytes()).hexdigest()
+        except (ValueError, OSError):
+            return None
 
     def _routers(self) -> tuple[Router | None, Router]:
         """The routing that the files are laid out by, and the one in force in this batch."""
@@ -335,6 +370,7 @@ class RoutedStream:
             cost=self.cost,
             reported=self.reported if self.balanced else 0,
             router=router.to_bytes(values=False),
+            memory_map=self.store.memory_map,
         )
 
     def _shared(self) -> str:
@@ -391,6 +427,7 @@ class RoutedStream:
             stats=stats,
             outputs=tuple(report.output for report in reports if report.output is not None),
             metrics={**numbers, "control_bytes": self._control},
+            offsets=self._offsets(batch_id),
         )
 
     def _write_router(self, router: Router, known: RouterFile | None) -> RouterFile:
@@ -481,7 +518,7 @@ class _Placing:
     def of(
         cls, df: DataFrame, cols: Sequence[str], router: Router, last: _Placing | None
     ) -> _Placing:
-        columns = checked(df, cols) if last is None else last.columns
+        columns = checked(df, list(map(quoted, cols))) if last is None else last.columns
         where = position(df.sparkSession, router, columns.identity, columns.raw)
         if last is not None and last.router.tasks == router.tasks:
             return dataclasses.replace(last, router=router, where=where)
@@ -563,6 +600,21 @@ def _shipped(work: dict[str, Any], func: Func) -> Callable[..., Any]:
     return body
 
 
+def _top_level(df: DataFrame, name: str) -> str:
+    """The name as the DataFrame has it: that is how the tasks find the column in their rows."""
+    if name in df.columns:
+        return name
+    plain = name
+    if len(name) > 1 and name[0] == name[-1] == "`":
+        plain = name[1:-1].replace("``", "`")
+    alike = [one for one in df.columns if one == plain]
+    alike = alike or [one for one in df.columns if one.lower() == plain.lower()]
+    if len(alike) != 1:
+        hint = ": select a field under a name of its own first" if "." in name else ""
+        raise ValueError(f"cols: expected one of {', '.join(df.columns)}, got {name}{hint}")
+    return alike[0]
+
+
 def _check_columns(df: DataFrame, cost: str | None) -> None:
     if cost is not None:
         if cost not in df.columns:
@@ -573,6 +625,8 @@ def _check_columns(df: DataFrame, cost: str | None) -> None:
     for name in df.columns:
         if name.startswith("pyroute_"):
             raise ValueError(f"df: expected no column of pyroute's own, got {name}")
+        if "." in name or "`" in name:  # mapInArrow finds no column of such a name
+            raise ValueError(f"df: expected names without dots and backticks, got {name}")
     if not df.isStreaming:
         raise ValueError("df: expected a streaming DataFrame, got one that is not")
 

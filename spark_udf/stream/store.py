@@ -17,16 +17,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, TypeAlias
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pyarrow as pa
 
 _OWN = ".pyroute-"
 _TEMPORARY = _OWN + "tmp-"
 _DOCUMENT = _OWN + "document"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # of two letters: one is a drive
 _NO_LINKS = frozenset(
     {
         errno.EPERM,
@@ -46,6 +50,21 @@ Data: TypeAlias = "bytes | pa.Buffer | Sequence[bytes | pa.Buffer]"
 
 class AlreadyCommitted(FileExistsError):  # noqa: N818 - an answer, of which one driver gets none
     """The name exists: somebody else created it first."""
+
+
+def local_path(path: str | os.PathLike[str]) -> Path:
+    """The directory that a path or a `file:` URL names; other URLs are a `ValueError`."""
+    text = os.fspath(path)
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return Path(path).absolute()
+    url = urlsplit(text)
+    if url.scheme != "file" or url.netloc not in ("", "localhost"):
+        raise ValueError(
+            "directory: expected a path or a file:// URL on a file system that all hosts share,"
+            f" got {text}"
+        )
+    return Path(url2pathname(url.path)).absolute()
 
 
 class Store(Protocol):
@@ -83,14 +102,14 @@ class LocalStore:
     Parameters
     ----------
     path
-        The directory; made by the first write.
+        The directory, as a path or a `file://` URL; made by the first write.
     memory_map
         Whether files are mapped rather than read into memory. Say False where another host may
         remove a file that is still mapped here, as over NFS: that would end the process.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, memory_map: bool = True) -> None:
-        self.path = Path(path).absolute()
+        self.path = local_path(path)
         self.memory_map = memory_map
 
     @property

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 import pyroute
 from spark_udf._convert import router_of
 from spark_udf.stream.files import TaskFiles
-from spark_udf.stream.manifest import files_document, files_of
+from spark_udf.stream.manifest import FencedError, files_document, files_of
 from spark_udf.stream.schema import StateSchema, row_bytes
 from spark_udf.stream.state import KeyedState, open_state
 from spark_udf.stream.store import LocalStore, Store
@@ -78,7 +78,9 @@ class Work:
     sources: Mapping[int, Sequence[int]] = field(default_factory=dict)
     cost: str | None = None
     reported: int = 200
-    """Keys that a task reports by name, beside the tabled ones."""
+    """Keys that a task reports by name, beside the tabled ones; 0: no statistics at all."""
+    memory_map: bool = True
+    """Whether files are mapped, not read."""
 
     def to_plain(self) -> dict[str, Any]:
         """As a dict: a worker without pyroute can read it, and say what is missing."""
@@ -102,7 +104,7 @@ def report_of(
 ) -> pa.RecordBatch:
     """Do the work of one task and say what came of it."""
     started = time.perf_counter()
-    store = LocalStore(work.directory)
+    store = LocalStore(work.directory, memory_map=work.memory_map)
     _expect_shared(store, work)
     schema = StateSchema.of(pa.ipc.read_schema(pa.py_buffer(work.state)), work.keys)
     files = {int(name): files_of(one) for name, one in json.loads(work.files).items()}
@@ -113,7 +115,7 @@ def report_of(
     rows.drain()
     _expect_own(state, router, task)
     after = state.flush(store, work.batch, attempt)
-    stats = rows.stats(state, schema, router.table.ids)
+    stats = rows.stats(state, schema, router.table.ids) if work.reported else None
     values = [
         *(task, attempt, rows.count, rows.load, time.perf_counter() - started),
         *(json.dumps(files_document(after)), output, output_rows),
@@ -131,6 +133,12 @@ def _expect_shared(store: Store, work: Work) -> None:
         found = store.read(work.nonce).to_pybytes().decode()
     except FileNotFoundError:
         found = None
+    others = [] if found is not None else store.list("nonces/")
+    if others:
+        raise FencedError(
+            f"directory: expected {work.nonce}, which the driver wrote, got {others[-1]} of another"
+            f" in {work.directory}: another driver took over"
+        )
     if found != work.nonce:
         raise RuntimeError(
             f"directory: expected one that all hosts share, got {work.directory}, in which this"
@@ -203,11 +211,12 @@ class _Rows:
                 yield self._seen(batch)
 
     def _seen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [batch.column(name) for name in self._work.keys]
         costs = None
         if self._work.cost is not None:
             costs = _costs(batch.column(self._work.cost), self._work.cost)
-        self._stats.observe(pyroute.keys(*columns), costs)
+        if self._work.reported:
+            columns = [batch.column(name) for name in self._work.keys]
+            self._stats.observe(pyroute.keys(*columns), costs)
         self.count += batch.num_rows
         self.load += batch.num_rows if costs is None else float(costs.sum())
         return batch.drop_columns([TASK, TICK])

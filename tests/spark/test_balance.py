@@ -77,6 +77,18 @@ def test_join_has_two_exchanges(spark, skewed):
     spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
 
 
+def test_join_of_other_types_is_refused(spark, skewed):
+    """Spark would compare 5 with '5', which have other identities and other tasks."""
+    made = su.balance(skewed, "k", tasks=8)
+    text = spark.range(0, 3000).select(F.col("id").cast("string").alias("k"))
+    with pytest.raises(TypeError, match="cols: expected k in one type on both sides, got bigint"):
+        made.join(text)
+    with pytest.raises(ValueError, match=r"cols: expected one of v \(other\), got k"):
+        made.join(text.withColumnRenamed("k", "v"))
+    narrow = spark.range(0, 3000).select(F.col("id").cast("int").alias("k"))
+    assert made.join(narrow).count() == 60_000
+
+
 def test_giant_key(spark):
     df = spark.range(10_000).select(
         F.when(F.col("id") % 2 == 0, F.lit("giant"))

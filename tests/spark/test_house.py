@@ -48,6 +48,10 @@ CORE = """
     out = su.repartition(df, router, "k")
     parts = out.select(F.spark_partition_id().alias("p"), "k").toPandas()
     assert (parts.p.to_numpy() == router.route(parts.k.to_numpy())).all()
+    from concurrent.futures import ThreadPoolExecutor
+    with ThreadPoolExecutor(1) as pool:  # whose threads have no session of their own
+        pooled = pool.submit(su.route, router, "k").result()
+    assert df.select("k", pooled).toPandas().pyroute_task.tolist() == got.t.tolist()
     made = su.balance(df, "k", tasks=4, method="exact")
     assert made.group_by().count().count() == df.select("k").distinct().count()
     assert made.plan.imbalance < 0.05

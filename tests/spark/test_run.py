@@ -317,8 +317,14 @@ def test_stream(spark, files, tmp_path):
     assert json.loads((tmp_path / "kept" / "report.json").read_text()) == document
     assert "results        equal" in (tmp_path / "kept" / "report.txt").read_text()
     assert not (tmp_path / "kept" / "tmp").exists()
-    code, document, _ = invoke(folder, "--key", "user", "--stream", "--interval", 2, "--tasks", 2)
+    weighed = ("--key", "size", "--key", "id", "--cost", "size")  # a key that is also the cost
+    code, document, _ = invoke(
+        folder, *weighed, "--stream", "--interval", 2, "--tasks", 2, "--wait", 0
+    )
+    assert code == 0
     assert [one["rows"] for one in document["intervals"]] == [1001, 502]
+    sizes = sum(whole[2]["size"].to_pylist())
+    assert sum(document["intervals"][1]["hash"]["loads"]) == sizes
 
 
 @pytest.mark.parametrize(

@@ -92,14 +92,27 @@ def test_bad_costs(skewed):
         for method in ("exact", "sketched"):
             with pytest.raises(ValueError, match=kind):
                 su.collect_stats(skewed, "k", cost=cost, method=method)
-    with pytest.raises(ValueError, match="cost: expected numbers, got null in"):
-        su.collect_stats(skewed, "k", cost=F.when(F.col("c") > 0, F.col("c")), method="exact")
+    nullable = F.when(F.col("c") > 0, F.col("c"))
+    for method in ("exact", "sketched"):
+        with pytest.raises(ValueError, match=r"cost: expected numbers, got null in [0-9]+ rows"):
+            su.collect_stats(skewed, "k", cost=nullable, method=method)
     with pytest.raises(TypeError, match="cost: expected numbers, got string"):
         su.collect_stats(skewed, "k", cost=F.lit("x"))
     with pytest.raises(ValueError, match="cost: expected one of k, c, b, got x"):
         su.collect_stats(skewed, "k", cost="x")
     with pytest.raises(ValueError, match="method: expected one of auto, exact"):
         su.collect_stats(skewed, "k", method="fast")
+
+
+@pytest.mark.parametrize("method", ["exact", "sketched"])
+@pytest.mark.parametrize("bad", ["NaN", "Infinity", "-Infinity", None])
+def test_one_bad_cost(spark, method, bad):
+    """One of many rows, and its key has others that are fine."""
+    cost = F.when(F.col("id") != 7, 2.5).otherwise(F.lit(bad).cast("double"))
+    df = spark.range(100).select((F.col("id") % 10).alias("k"), cost.alias("c"))
+    got = {None: "null in 1 rows", "NaN": "nan", "Infinity": "inf"}.get(bad, "-inf")
+    with pytest.raises(ValueError, match=f"^cost: expected .*, got {got}"):
+        su.collect_stats(df, "k", cost="c", method=method)
 
 
 def test_empty(spark):
@@ -134,10 +147,40 @@ def test_top_keys_of_other_types(spark):
     assert tuple(su.top_keys(df, "s", "d", k=1).first())[:2] == ("x", day)
 
 
+@pytest.mark.parametrize("name", ["count", "Error", "share"])
+def test_top_keys_under_a_name_of_the_result(skewed, name):
+    """Two columns of one name: neither could be selected."""
+    renamed = skewed.withColumnRenamed("k", name)
+    with pytest.raises(ValueError, match=f"cols: expected names beside .*, got {name}: rename"):
+        su.top_keys(renamed, name)
+    assert su.top_keys(renamed, F.col(name).alias("key"), k=1).columns[0] == "key"
+
+
 def test_sketch_is_merged_in_order(skewed):
     one, other = su.sketch(skewed, "k", capacity=50), su.sketch(skewed, "k", capacity=50)
     assert one == other
     assert one.total == 20_000
+
+
+def test_many_partitions_are_merged_in_tasks_first(spark, monkeypatch):
+    """What the driver collects is a sketch of each group, in the order of the partitions."""
+    df = spark.range(0, 3000, 1, 10).select((F.col("id") % 700).alias("k"))
+    direct = stats._merged(df, "sketch", (1000, False), pr.SpaceSaving(1000), 10)
+    collected = []
+    plain = stats.to_arrow
+    monkeypatch.setattr(stats, "DIRECT", 4)
+    monkeypatch.setattr(stats, "to_arrow", lambda df: collected.append(plain(df)) or collected[-1])
+    for reckoned, rows in ((10, 3), (7, 3), (100, 1)):
+        merged = stats._merged(df, "sketch", (1000, False), pr.SpaceSaving(1000), reckoned)
+        assert collected[-1].num_rows == rows
+        assert merged.total == direct.total == 3000
+        top, other = merged.top(), direct.top()
+        assert (top.values, top.counts.tolist()) == (other.values, other.counts.tolist())
+    again = [stats._merged(df, "sketch", (50, False), pr.SpaceSaving(50), 10) for _ in range(2)]
+    assert again[0] == again[1]
+    assert again[0].total == 3000
+    monkeypatch.setattr(stats, "_SMALL", 10)
+    assert su.collect_pairs(df, "k", "k", 1000).total == 3000
 
 
 def test_pairs(skewed):

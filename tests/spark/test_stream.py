@@ -208,6 +208,33 @@ def test_sink_is_called_again_after_a_failure(spark, tmp_path):
     assert kept == dict(enumerate(expected(3)[1]))
 
 
+def crashed(step, batch):
+    """An observer under which the driver dies."""
+
+    def observer(name, number):
+        if (name, number) == (step, batch):
+            raise Crash
+
+    return observer
+
+
+def test_sink_gets_what_was_committed_before_the_checkpoint_was_lost(spark, tmp_path):
+    write_inputs(tmp_path / "in", 2)
+    calls = []
+
+    def sink(outputs, batch_id):
+        calls.append((batch_id, {row.word: row.n for row in outputs.collect()}))
+
+    query = stream(spark, tmp_path, sink=sink, observer=crashed("committed", 1))
+    with pytest.raises(Exception, match="Crash"):
+        finish(query.start(availableNow=True))
+    shutil.rmtree(tmp_path / "checkpoint")
+    shutil.rmtree(tmp_path / "in")
+    write_inputs(tmp_path / "in", 3, start=2)
+    finish(stream(spark, tmp_path, sink=sink, adopt=True).start(availableNow=True))
+    assert calls == list(zip((0, 1, 0), expected(3)[1], strict=True))
+
+
 def test_by_cost_and_other_types(spark, tmp_path):
     import pandas as pd
 
@@ -311,6 +338,19 @@ def test_gap_stops(spark, tmp_path):
     write_inputs(tmp_path / "in", 4, start=3)
     with pytest.raises(Exception, match="batch: expected 1, which follows the state, got 3"):
         finish(stream(spark, tmp_path).start(availableNow=True))
+
+
+def test_other_rows_under_a_committed_number_stop(spark, tmp_path):
+    """The checkpoint lost the offsets of a committed batch: Spark plans it anew, with more rows."""
+    write_inputs(tmp_path / "in", 2)
+    with pytest.raises(Exception, match="Crash"):
+        finish(stream(spark, tmp_path, observer=crashed("done", 1)).start(availableNow=True))
+    for path in (tmp_path / "checkpoint" / "offsets").glob("*1*"):
+        path.unlink()
+    write_inputs(tmp_path / "in", 3, start=2)
+    with pytest.raises(Exception, match="checkpoint: expected batch 1 of the rows that were comm"):
+        finish(stream(spark, tmp_path).start(availableNow=True))
+    expect_exact(tmp_path, 2)
 
 
 def test_fenced(spark, tmp_path):
@@ -432,6 +472,44 @@ def test_bad_arguments(spark, tmp_path):
         with pytest.raises((ValueError, TypeError), match=error):
             stream(spark, tmp_path, **options)
     assert not (tmp_path / "state").exists()
+
+
+def keyed(df, key, tmp_path, **options):
+    given = {"directory": tmp_path / "state", "checkpoint": tmp_path / "checkpoint", **options}
+    return su.RoutedStream(
+        df, key, tasks=2, func=lambda state, batches: None, state_schema="n bigint", **given
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [("word", "Word"), ("word", "`word`"), ("a b", "`A b`"), ("a b", "a b")]
+)
+def test_names_of_keys(spark, tmp_path, name, given):
+    """Spark takes them for a column; the tasks find it under the name that it has."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    pq.write_table(pa.table({name: ["x", "y"]}), folder / "0.parquet")
+    df = spark.readStream.schema(f"`{name}` string").parquet(str(folder))
+    made = keyed(df, given, tmp_path)
+    assert made.schema.keys.names == [name]
+    finish(made.start(availableNow=True))
+    assert made.log.last().metrics["rows"] == 2
+
+
+def test_names_that_are_no_key(spark, tmp_path):
+    df = spark.readStream.format("rate").load()
+    nested = df.selectExpr("struct(value AS user) AS event")
+    with pytest.raises(ValueError, match=r"cols: expected one of event, got event\.user: select"):
+        keyed(nested, "event.user", tmp_path)
+    for key in ("`a.b`", "value"):
+        dotted = df.selectExpr("value", "value AS `a.b`")
+        with pytest.raises(ValueError, match=r"df: expected names without dots .*, got a\.b"):
+            keyed(dotted, key, tmp_path)
+    with pytest.raises(ValueError, match="cols: expected one of timestamp, value, got user"):
+        keyed(df, "user", tmp_path)
+    with pytest.raises(ValueError, match=r"directory: expected a path or a file:// URL .*got s3a:"):
+        keyed(df, "value", tmp_path, directory="s3a://bucket/state")
+    assert not list(tmp_path.iterdir())
 
 
 def test_outputs_are_checked(spark, tmp_path):

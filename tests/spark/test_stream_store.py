@@ -105,6 +105,24 @@ def test_same_place(tmp_path, monkeypatch):
     assert LocalStore("a").url != LocalStore("b").url
 
 
+@pytest.mark.parametrize("way", [str, Path.as_uri, lambda path: f"file:{path}"])
+def test_url_of_a_directory(tmp_path, way):
+    there = tmp_path / "a b"
+    LocalStore(way(there)).write("x", b"1")
+    assert (there / "x").read_bytes() == b"1"
+
+
+@pytest.mark.parametrize(
+    "url", ["s3a://bucket/x", "hdfs:///x", "dbfs:/x", Path("s3a://bucket/x"), "file://host/x"]
+)
+def test_url_of_another_place(tmp_path, monkeypatch, url):
+    """As a path it would be a directory of this host, which no other one sees."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="directory: expected a path or a file:// URL on a file"):
+        LocalStore(url)
+    assert not list(tmp_path.iterdir())
+
+
 def test_flushed_before_it_counts(store, monkeypatch, links):
     """The file and its directory reach the disk before a name is given, and the name after."""
     store.write("first", b"")  # makes the directory
@@ -400,6 +418,7 @@ manifests = st.builds(
     stats=st.none() | names,
     outputs=st.lists(names, max_size=3).map(tuple),
     metrics=st.dictionaries(names, numbers | st.lists(numbers, max_size=3), max_size=3),
+    offsets=st.none() | names,
 )
 
 

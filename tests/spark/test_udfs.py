@@ -66,6 +66,21 @@ def test_in_sql(spark):
     assert spark.sql("SELECT task_of('user3') AS t").first().t == 5
 
 
+@pytest.mark.parametrize("flavour", ["arrow", "pandas"])
+def test_collated_text_is_refused(spark, flavour):
+    """Texts that Spark takes for one key would go to several tasks: Arrow has no collations."""
+    df = spark.sql("SELECT 'a' COLLATE UTF8_LCASE AS s, 5L AS k")
+    for made in (
+        su.route_udf(ROUTER, flavour)("s"),
+        su.route_udf(ROUTER, flavour)("k", F.col("s")),
+        su.key_udf(flavour)("s"),
+        su.mean_time_udf(sketch(), flavour)("s"),
+        su.route(pr.Router(pr.KafkaHash(3)), "s"),
+    ):
+        with pytest.raises(Exception, match=r"key: expected .*, got string collate UTF8_LCASE"):
+            df.select(made).collect()
+
+
 def test_wrong_arguments():
     with pytest.raises(TypeError, match="router: expected a Router, got int"):
         su.route_udf(8)
