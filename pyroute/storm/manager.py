@@ -37,7 +37,14 @@ from pyroute.router import Router
 from pyroute.space_saving import PairSpaceSaving
 from pyroute.storm.bolt import Bolt, Context
 from pyroute.storm.protocol import Tuple
-from pyroute.storm.reconfigure import STREAM, Wiring, read_message, setting, write_message
+from pyroute.storm.reconfigure import (
+    STREAM,
+    Participant,
+    Wiring,
+    read_message,
+    setting,
+    write_message,
+)
 from pyroute.storm.task_bolt import numbers_of, snapshot_of
 
 
@@ -96,6 +103,7 @@ class ManagerBolt(Bolt):
         Seconds between two plans; 0: only requests.
     window
         Seconds of reports that a plan is made of; None: as many as lie between two plans, or 10.
+        At least two of the intervals in which tasks report, so that each has a report in it.
     gate
         Whether a plan is worth it; `now` is in seconds. By default its dead band is not above the
         imbalance that the options allow.
@@ -129,7 +137,8 @@ class ManagerBolt(Bolt):
         self.storage = storage
         self.plan_every = plan_every
         self.planner = planner
-        self.window = window if window is not None else plan_every or 10.0
+        window = window if window is not None else plan_every or 10.0
+        self.window = max(window, 2 * Participant.report_every)
         self.options = dict(options or {})
         allowed = self.options.get("max_imbalance", 0.05)
         band = min(0.05, allowed) if isinstance(allowed, int | float) else 0.05
@@ -312,11 +321,19 @@ class ManagerBolt(Bolt):
             if all(Task(name, number) in self.reports for number in manager.routers[name].tasks)
         ]
         if self.planner == "colocate":
-            return self._colocate(manager, ready)
+            try:
+                return self._colocate(manager, ready)
+            except ValueError as error:  # all tasks in one worker
+                self.decision = f"colocate: no plan: {error}"
+                return None
         plans: dict[str, Any] = {}
         for name in ready:
             router = manager.routers[name]
-            plan = rebalance(self._snapshot(name, router), router, **self.options)
+            try:
+                plan = rebalance(self._snapshot(name, router), router, **self.options)
+            except ValueError as error:  # no task of it reported lately
+                self.decision = f"{name}: no plan: {error}"
+                continue
             # The time of the plan, not of its end: the gate's cool-down is as long as the interval.
             decision = self.gate.decide(plan, self._planned_at)
             self.decision = f"{name}: {decision.reason}"

@@ -72,7 +72,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=self.stderr,
             bufsize=0,
-            env={**cluster.environment, "PYROUTE_WORKER": f"worker{self.task % 2}"},
+            env={**cluster.environment, "PYROUTE_WORKER": f"worker{self.task % cluster.workers}"},
         )
         for end in (self.process.stdin, self.process.stdout):
             os.set_blocking(end.fileno(), False)
@@ -163,6 +163,7 @@ class Cluster:
         self.pending = pending
         self.timeout = 3.0
         self.rate = None
+        self.workers = 2
         self.conf = {"topology.name": "test", "topology.message.timeout.secs": 30, **(conf or {})}
         self.environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         self.selector = selectors.DefaultSelector()

@@ -5,7 +5,7 @@ import json
 import random
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +19,7 @@ from pyroute.storm.bolt import Context
 from pyroute.storm.manager import ManagerBolt
 from pyroute.storm.reconfigure import Wiring
 from pyroute.storm.state import read_state
+from pyroute.storm.task_bolt import TaskBolt
 from zookeeper import zookeeper  # noqa: F401 - a fixture
 
 from .pipes import Cluster, Component
@@ -179,6 +180,7 @@ def test_the_manager_plans(tmp_path):
         del records[cluster.next :]
         cluster.run(lambda: cluster.done)
         assert cluster.replays == 0
+        assert cluster.deaths == 0, cluster.story()
     assert counts(tmp_path) == Counter(records)
 
 
@@ -242,8 +244,8 @@ class Tags(TaskBolt):
 """
 
 
-def test_the_manager_colocates(tmp_path):
-    """Keys that follow one another end up in one worker; counts of both operators stay exact."""
+def pairs(tmp_path, records):
+    """spout -> split -> states -> tags, and a manager that brings together what belongs so."""
     script = tmp_path / "pairs.py"
     script.write_text(PAIRS)
     control = {"pyroute": ["kind", "data"]}
@@ -284,12 +286,28 @@ def test_the_manager_colocates(tmp_path):
         "pyroute.state": str(tmp_path / "state"),
         "pyroute.store": f"dir:{tmp_path / 'store'}",
     }
+    rows = [[json.dumps(["s", i]), word] for i, word in enumerate(records)]
+    cluster = Cluster(tmp_path / "c", components, rows, ["id", "state"], conf=conf)
+    cluster.timeout = 60.0
+    return cluster
+
+
+def test_nothing_to_colocate_in_one_worker(tmp_path):
+    """No plan can be made: the manager says why, and lives."""
+    mover = Mover(tmp_path, seed=7)
+    with pairs(tmp_path, [f"state{i % 40}" for i in range(60_000)]) as cluster:
+        cluster.workers = 1
+        said = lambda: mover.status().get("decision", "")  # noqa: E731
+        cluster.run(lambda: cluster.deaths or "expected at least 2 servers" in said())
+        assert cluster.deaths == 0, cluster.story()
+
+
+def test_the_manager_colocates(tmp_path):
+    """Keys that follow one another end up in one worker; counts of both operators stay exact."""
     rng = random.Random(7)
     records = [f"state{rng.randrange(40)}" for _ in range(60_000)]
-    rows = [[json.dumps(["s", i]), word] for i, word in enumerate(records)]
     mover = Mover(tmp_path, seed=7)
-    with Cluster(tmp_path / "c", components, rows, ["id", "state"], conf=conf) as cluster:
-        cluster.timeout = 60.0
+    with pairs(tmp_path, records) as cluster:
         cluster.run(lambda: mover.status().get("epoch", 0) >= 1)
         cluster.run(lambda: mover.done)
         routers = [
@@ -335,6 +353,21 @@ def test_colocation_leaves_waiting_tasks_alone():
     assert set(routers) == {"states", "tags"}, bolt.decision
     for router in routers.values():
         assert router.tasks == (0, 1)
+
+
+def test_no_plan_without_reports():
+    """Tasks that say nothing for a while: the manager waits for them."""
+    names = {"1": "split", "2": "count", "3": "count", "4": "manager"}
+    bolt = ManagerBolt(plan_every=0.5)
+    assert bolt.window >= 2 * TaskBolt.report_every
+    bolt.wiring = Wiring(
+        Context({"task->component": names, "taskid": 4}), ["split", "count"], "manager"
+    )
+    manager = SimpleNamespace(routers=bolt.wiring.first_routers())
+    bolt.reports = {Task("count", number): {} for number in (0, 1)}
+    bolt._recent = deque()
+    assert not bolt._plan(manager)
+    assert bolt.decision == "count: no plan: reports: expected one at least, got none"
 
 
 def test_zookeeper_killed_during_a_move(tmp_path, zookeeper):  # noqa: F811
