@@ -9,12 +9,13 @@ from collections import Counter, deque
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import pyroute as pr
 from effort import effort
 from pyroute.control import ConfigStore
-from pyroute.protocol import Task
+from pyroute.protocol import Manager, MemoryStorage, Task
 from pyroute.storm.bolt import Context
 from pyroute.storm.manager import ManagerBolt
 from pyroute.storm.reconfigure import Wiring
@@ -345,10 +346,13 @@ def test_colocation_leaves_waiting_tasks_alone():
     text = base64.b64encode(pairs.to_bytes()).decode()
     bolt._planned_at = 0.0
     bolt.reports = {
-        Task(name, number): {"worker": f"worker{number}", "pairs": {"tags": text}}
+        Task(name, number): {"worker": f"worker{number}", "pairs": {}}
         for name in ("states", "tags")
         for number in (0, 1)
     }
+    # Pairs that came in the window count, also where the last report had none.
+    bolt._recent = deque((0.0, Task("states", n), {"pairs": {"tags": text}}) for n in (0, 1, 2))
+    bolt._recent.extend((1.0, task, report) for task, report in bolt.reports.items())
     routers = bolt._plan(manager)
     assert set(routers) == {"states", "tags"}, bolt.decision
     for router in routers.values():
@@ -368,6 +372,62 @@ def test_no_plan_without_reports():
     bolt._recent = deque()
     assert not bolt._plan(manager)
     assert bolt.decision == "count: no plan: reports: expected one at least, got none"
+
+
+def test_a_gate_for_each_operator():
+    """A plan of one operator does not put off that of another."""
+    names = {"1": "split", "2": "count", "3": "count", "4": "sum", "5": "sum", "6": "manager"}
+    bolt = ManagerBolt(plan_every=10.0)
+    chain = ["split", "count", "sum"]
+    bolt.wiring = Wiring(Context({"task->component": names, "taskid": 6}), chain, "manager")
+    manager = SimpleNamespace(routers=bolt.wiring.first_routers())
+    bolt._planned_at = 100.0
+    bolt._recent = deque()
+    for name in ("count", "sum"):
+        for number in (0, 1):
+            ids = [key for key in range(40) if manager.routers[name].route([key])[0] == number]
+            ids = pr.keys(ids).ids
+            report = {"task": [name, number], "background": 0.0}
+            cost = 9.0 if number else 1.0
+            for column, kind in (("ids", "<u8"), ("costs", "<f8"), ("counts", "<f8")):
+                row = ids if column == "ids" else np.full(len(ids), cost)
+                report[column] = base64.b64encode(row.astype(kind).tobytes()).decode()
+            report["sizes"] = base64.b64encode(np.ones(len(ids), "<i8").tobytes()).decode()
+            bolt.reports = {**getattr(bolt, "reports", {}), Task(name, number): report}
+            bolt._recent.append((0.0, Task(name, number), report))
+    assert set(bolt._plan(manager)) == {"count", "sum"}, bolt.decision
+
+
+class Away(MemoryStorage):
+    """Stable storage that cannot be reached for a while."""
+
+    away = True
+
+    def create(self, name, data):
+        if self.away:
+            raise OSError("storage is away")
+        return super().create(name, data)
+
+
+def test_a_request_outlives_the_storage():
+    """It counts as followed once the decision is stored, not before."""
+    names = {"1": "split", "2": "count", "3": "count", "4": "manager"}
+    bolt, storage = ManagerBolt(), Away()
+    wiring = Wiring(Context({"task->component": names, "taskid": 4}), ["split", "count"], "manager")
+    routers = wiring.first_routers()
+    manager = Manager(None, wiring.topology, routers=routers, storage=storage)
+    bolt._send_all = lambda messages: None
+    bolt._store, bolt._requested, bolt._made, bolt._began = None, 0, {}, 0.0
+    value = {"tables": {"count": [["a", 1 - int(routers["count"].route(["a"])[0])]]}}
+    bolt._requests = [SimpleNamespace(version=4, value=value)]
+    with pytest.raises(OSError, match="storage is away"):
+        bolt._begin(manager)
+    assert bolt._requested == 0
+    storage.away = False
+    bolt._begin(Manager(None, wiring.topology, routers=routers, storage=storage))
+    assert storage.names()
+    assert bolt._requested == 4
+    assert not bolt._requests
 
 
 def test_zookeeper_killed_during_a_move(tmp_path, zookeeper):  # noqa: F811
