@@ -348,26 +348,38 @@ class TaskBolt(Participant):
 
     def _apply_all(self, records: list[Record]) -> None:
         """Apply what was not applied before; outputs and acks wait for the commit."""
-        new = [record for record in records if self._is_new(record)]
+        new: list[Record] = []
+        doubles: list[Record] = []
+        for record in records:
+            (new if self._is_new(record) else doubles).append(record)
         if new:
             start = time.perf_counter()
             self.process(new)
             self._measure(new, time.perf_counter() - start)
+        for record in doubles:  # only now: the first of them may have been among the new ones
+            record._outputs = self._made_before(record)
         for record in records:
             if record._outputs:
                 self._route(record)
             self._acks.append(record._tuple.id)
 
+    def _made_before(self, record: Record) -> list[Any]:
+        assert record._text is not None
+        found = None if self._stale(record) else self._keyed.seen.find(record._text)
+        return (found and found[1]) or []
+
+    def _stale(self, record: Record) -> bool:
+        return record._sequence is not None and self._keyed.seen.stale(*record._sequence)
+
     def _is_new(self, record: Record) -> bool:
         record._state = self._keyed
         if record._text is not None:
-            if record._sequence is not None and self._keyed.seen.stale(*record._sequence):
+            if self._stale(record):
                 self.doubles += 1
                 return False
-            found = self._keyed.seen.find(record._text)
-            if found is not None:
+            if record._text in self._keyed.seen:
                 self.doubles += 1
-                record._outputs = found[1] or []
+                self._keyed.saw_again(record._text, record._sequence)
                 return False
             self._keyed.saw(record._text, record._number, record._sequence)
         self._keyed.touch(record._number, record.key)
