@@ -176,6 +176,11 @@ class TaskBolt(Participant):
         self.key_fields = (key,) if isinstance(key, str) else tuple(key)
         self.remember_seconds = remember_seconds
 
+    @property
+    def batch_seconds(self) -> float:  # type: ignore[override]
+        """As long as from one commit to the next: acks wait for both."""
+        return self.commit_every
+
     # What a user overrides ----------------------------------------------------------------------
 
     def apply(self, record: Record) -> None:
@@ -240,7 +245,6 @@ class TaskBolt(Participant):
         self._stats = KeyStats(window=1)
         self._tally = KeyStats(window=1)
         self._counted = 0
-        self._seconds_each = max(1e-9, self.commit_every / 16)
         self._pairs: dict[str, tuple[list[Any], list[Any]]] = {}
         self.doubles = 0
         """Records that came again and were not applied again."""
@@ -261,22 +265,9 @@ class TaskBolt(Participant):
 
     # records ------------------------------------------------------------------------------------
 
-    def _process(self, records: list[Tuple]) -> list[Tuple]:
-        """In portions of what is done in the time of a commit: acks wait for no more than that."""
-        done = 0
-        while done < len(records):
-            size = max(1, int(self.commit_every / self._seconds_each))
-            portion = records[done : done + size] if self.commit_every > 0 else records
-            done += len(portion)
-            began = self.now()
-            with self._busy():
-                self._arrive([(r, r.component, r.stream, r.values) for r in portion])
-                self._commit_if_due()
-            each = (self.now() - began) / len(portion)
-            self._seconds_each = max(1e-9, (self._seconds_each + each) / 2)
-            if done < len(records):
-                self._between()
-        return []
+    def _process_all(self, records: list[Tuple]) -> None:
+        self._arrive([(r, r.component, r.stream, r.values) for r in records])
+        self._commit_if_due()
 
     def _forwarded(self, record: Tuple, component: str, stream: str, values: list[Any]) -> None:
         self._arrive([(record, component, stream, values)])
