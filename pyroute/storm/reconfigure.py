@@ -30,6 +30,7 @@ from pyroute.protocol import (
     MANAGER,
     Instance,
     Message,
+    Migrate,
     Probe,
     Reconfigure,
     Task,
@@ -200,6 +201,8 @@ class Participant(Bolt):
         self._sent: list[Message] = []
         self._sent_changed = False
         self._revision = -1
+        self._came: tuple[Any, ...] | None = None
+        """What was missing at the last probe; None: nobody was asked by this process."""
         self._committed_at = self.now()
         self._reported_at = self.now()
         self._log: Log | None = None
@@ -294,10 +297,18 @@ class Participant(Bolt):
     def _receive(self, message: Message) -> None:
         machine = self.machine
         if isinstance(message, Probe) and message.epoch == machine.epoch and machine.missing:
-            missing = [message.epoch, machine.missing]
-            self._outgoing.append((MANAGER, ["a", json.dumps(missing)]))
+            # Who sends again sends all of it: not while it still comes.
+            came = machine.missing, machine.parts
+            if self._came is None or self._came == came:
+                missing = [message.epoch, machine.missing]
+                self._outgoing.append((MANAGER, ["a", json.dumps(missing)]))
+            self._came = came
         if isinstance(message, Reconfigure) and message.epoch > machine.epoch:
             self._sent, self._sent_changed = [], True  # all others are done with the one before
+        if isinstance(message, Migrate) and message.epoch == machine.epoch:
+            expected = machine.parts.get(message.source.number, message.part)
+            if message.part > expected:
+                return  # those between were lost with a process; all of them come again
         self._do(machine.receive(message, self.now()))
 
     def _do(self, outputs: list[Output]) -> None:

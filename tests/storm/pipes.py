@@ -55,6 +55,8 @@ class Child:
         self.process = None
         self.restart_at = 0.0
         self.starts = 0
+        self.parts = 0
+        """Long control messages that it got, as parts of state are."""
 
     def start(self):
         cluster = self.cluster
@@ -248,6 +250,8 @@ class Cluster:
             }
             for attempt in attempts:
                 attempt.open += 1
+            if stream == "pyroute" and len(str(values[1])) > 1 << 16:
+                target.parts += 1
             target.offer(source, json.dumps(message).encode() + END, identifier, attempts)
 
     # the spout ----------------------------------------------------------------------------------

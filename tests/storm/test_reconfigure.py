@@ -165,6 +165,47 @@ def test_killed_at_random_moments(tmp_path, seed):
     assert counts(tmp_path) == Counter(records)
 
 
+PADDED = """
+from pyroute.storm.task_bolt import TaskBolt
+
+
+class Padded(TaskBolt):
+    commit_every = 0.05
+
+    def apply(self, record):
+        record.state = ((record.state or [0])[0] + 1, "x" * 4000)
+
+
+Padded().run()
+"""
+
+
+@pytest.mark.parametrize("seed", range(effort(1)))
+def test_killed_while_state_moves_in_parts(tmp_path, seed):
+    """What was lost of a transfer comes again; no task dies of the parts that follow a gap."""
+    script = tmp_path / "padded.py"
+    script.write_text(PADDED)
+    rng = random.Random(seed)
+    records = words(200_000, seed)
+    mover = Mover(tmp_path, seed)
+    with topology(tmp_path, records, seed=seed, pending=100) as cluster:
+        cluster.components["count"].command = [sys.executable, str(script)]
+        cluster.timeout = 1.5
+        cluster.run(lambda: len(cluster.completed) > 1000)
+        counters = cluster.tasks("count")
+        for _ in range(4):
+            mover.ask(share=0.9)
+            before = sum(child.parts for child in counters)
+            cluster.run(lambda b=before: sum(child.parts for child in counters) > b + 3)
+            cluster.kill(rng.choice(counters), delay=0.0)
+            cluster.run(lambda: mover.done)
+        assert not cluster.errors, cluster.story()  # of a child that ended by itself
+        del cluster.records[cluster.next :]
+        del records[cluster.next :]
+        cluster.run(lambda: cluster.done)
+    assert {key: state[0] for key, state in counts(tmp_path).items()} == Counter(records)
+
+
 def test_the_manager_plans(tmp_path):
     """From measured costs, through the gate, to a table in force; counts stay exact."""
     rng = random.Random(3)
