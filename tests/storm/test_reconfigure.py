@@ -286,13 +286,15 @@ class Tags(TaskBolt):
 """
 
 
-def pairs(tmp_path, records):
+COLOCATE = ("--planner", "colocate", "--plan-every", "0.5", "--max-imbalance", "0.5")
+
+
+def pairs(tmp_path, records, plan=COLOCATE, **options):
     """spout -> split -> states -> tags, and a manager that brings together what belongs so."""
     script = tmp_path / "pairs.py"
     script.write_text(PAIRS)
     control = {"pyroute": ["kind", "data"]}
     names = ["split", "states", "tags"]
-    plan = ["--planner", "colocate", "--plan-every", "0.5", "--max-imbalance", "0.5"]
     components = {
         "split": Component(
             [*PYTHON, "source", "--key", "state"],
@@ -329,7 +331,8 @@ def pairs(tmp_path, records):
         "pyroute.store": f"dir:{tmp_path / 'store'}",
     }
     rows = [[json.dumps(["s", i]), word] for i, word in enumerate(records)]
-    cluster = Cluster(tmp_path / "c", components, rows, ["id", "state"], conf=conf)
+    fields = ["id", "state"]
+    cluster = Cluster(tmp_path / "c", components, rows, fields, conf=conf, **options)
     cluster.timeout = 60.0
     return cluster
 
@@ -370,6 +373,43 @@ def test_the_manager_colocates(tmp_path):
     words_ = sorted(set(records))
     ours = routers[0].route(words_) == routers[1].route([f"tag of {word}" for word in words_])
     assert ours.mean() > 0.8
+
+
+@pytest.mark.parametrize("seed", range(effort(1)))
+def test_chain_killed_while_keys_move(tmp_path, seed):
+    """Keys of two operators in a row move at once, children of all are killed: counts are exact."""
+    rng = random.Random(seed)
+    records = [f"state{rng.randrange(40)}" for _ in range(200_000)]
+    mover = Mover(tmp_path, seed)
+    plan = ("--plan-every", "0", "--resend-after", "0.5")
+    with pairs(tmp_path, records, plan, seed=seed) as cluster:
+        cluster.timeout = 1.5
+        cluster.run(lambda: len(cluster.completed) > 500)
+        for _ in range(5):
+            tables = {
+                operator: [[name.format(i), rng.randrange(2)] for i in rng.sample(range(40), 20)]
+                for operator, name in (("states", "state{}"), ("tags", "tag of state{}"))
+            }
+            mover.asked = mover.store.put("test/request", {"tables": tables}, None)
+            steps(cluster, rng.random() * 0.3)
+            for victim in rng.sample(list(cluster.children.values()), rng.choice((1, 2, 3))):
+                cluster.kill(victim, delay=rng.random() * 0.3)
+            cluster.run(lambda: mover.done)
+        assert mover.status()["epoch"] >= 5
+        assert len(cluster.completed) < len(records), "all of it has to be under load"
+        del cluster.records[cluster.next :]
+        del records[cluster.next :]
+        cluster.run(lambda: cluster.done)
+        assert not cluster.errors, cluster.story()
+        assert cluster.replays > 0
+    found = Counter()
+    for name in ("states", "tags"):
+        for number in range(2):
+            part = read_state(tmp_path / "state" / name / str(number))
+            part = {key: state for key, state in part.items() if state is not None}
+            assert not found.keys() & part.keys(), "a key is in two tasks"
+            found.update(part)
+    assert found == Counter(records) + Counter(f"tag of {word}" for word in records)
 
 
 def test_colocation_leaves_waiting_tasks_alone():
