@@ -250,8 +250,7 @@ def faults(run: Run, times: int = 1) -> list[dict[str, Any]]:
             wait_for("children", lambda: len(run.cluster.children("pyroute.storm")) == TASKS + 3)
             wait_for("records", run.flows())
             before = run.progress()[3]
-            run.ask()
-            time.sleep(run.random.random() * 0.3)
+            _into_a_move(run, run.random.random() * 0.3)
             kill()
             killed = time.monotonic()
             print(f"killed {name}", file=sys.stderr, flush=True)
@@ -267,6 +266,18 @@ def faults(run: Run, times: int = 1) -> list[dict[str, Any]]:
                 }
             )
     return found
+
+
+def _into_a_move(run: Run, seconds: float) -> None:
+    """Ask for a move, and wait for so long; another one, and less long, where it is over then."""
+    while True:
+        run.ask()
+        wait_for("a move", lambda: run.moved() or run.status().get("phase", "idle") != "idle")
+        time.sleep(seconds)
+        if run.status().get("phase", "idle") != "idle":
+            return
+        wait_for("the end of a move", run.moved)
+        seconds /= 2
 
 
 def _since(before: int, after: int) -> int:

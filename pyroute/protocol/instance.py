@@ -480,6 +480,11 @@ class Instance:
             peers |= self._move.waiting - {MANAGER}
         return tuple(sorted(peers))
 
+    @property
+    def parts(self) -> dict[int, int]:
+        """The next part of `Migrate` of each peer, by number, whose last has not come."""
+        return {} if self._move is None else dict(self._move.parts)
+
     def router(self, operator: str) -> Router:
         """The router in force here; without the values of the keys that its table names."""
         return Router.from_bytes(self._routes[operator].data)

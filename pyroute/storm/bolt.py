@@ -17,8 +17,9 @@ Subclass `Bolt`, override what you need, and call `run`::
 
 The rules of the house:
 
-- `process` gets the records that are there now, at most `max_batch`. When it returns they are
-  acked, but for those acked, failed or deferred in it; with `auto_ack = False` nothing is acked.
+- `process` gets the records that are there now, at most `max_batch` and about what takes
+  `batch_seconds`: acks do not wait until Storm replays. When it returns they are acked, but for
+  those acked, failed or deferred in it; with `auto_ack = False` nothing is acked.
 - Records of the streams in `control_streams` go to `control` instead, one at a time, in their place
   in the order of arrival. They and ticks are acked when the method returns.
 - Storm waits for a sign of life. While your code runs a helper gives it, for `max_busy_seconds` at
@@ -441,6 +442,8 @@ class Bolt(_Child):
 
     max_batch: int = 1024
     """Most records that one call of `process` gets."""
+    batch_seconds: float = 0.1
+    """About the most work that one call of `process` gets, as records took so far; 0: any."""
     auto_ack: bool = True
     """Whether records are acked when `process` returns."""
     control_streams: frozenset[str] = frozenset()
@@ -519,6 +522,8 @@ class Bolt(_Child):
         """
         self._deferred: set[str] = set()
         self._counters: counters.Counters | None = None
+        self._seconds_each = max(1e-9, self.batch_seconds / 16)
+        self._left = 0  # of the records that were read, those in no portion yet
         return super().serve(reads, writes)
 
     def _greet(self) -> None:
@@ -533,8 +538,8 @@ class Bolt(_Child):
             ).start()
 
     def _queued(self) -> int:
-        """About how many records were read and are in no batch yet."""
-        return len(self._events)
+        """About how many records were read and `process` has not seen."""
+        return len(self._events) + self._left
 
     @contextlib.contextmanager
     def _counted(self, records: int) -> Iterator[None]:
@@ -594,13 +599,27 @@ class Bolt(_Child):
             self._task_ids.append(event.tasks)
 
     def _process(self, records: list[Tuple]) -> list[Tuple]:
-        if records:
-            with self._counted(len(records)):
-                self.process(records)
-            if self.auto_ack:
-                waiting, deferred = self._protocol.waiting, self._deferred
-                self._ack_all([r.id for r in records if r.id in waiting and r.id not in deferred])
+        """In portions of what is done in `batch_seconds`: acks wait for no more than that."""
+        done = 0
+        while done < len(records):
+            size = max(1, int(self.batch_seconds / self._seconds_each))
+            portion = records[done : done + size] if self.batch_seconds > 0 else records
+            done += len(portion)
+            began = self.now()
+            self._left = len(records) - done
+            with self._counted(len(portion)):
+                self._process_all(portion)
+            each = (self.now() - began) / len(portion)
+            self._seconds_each = max(1e-9, (self._seconds_each + each) / 2)
+            if done < len(records):
+                self._between()
         return []
+
+    def _process_all(self, records: list[Tuple]) -> None:
+        self.process(records)
+        if self.auto_ack:
+            waiting, deferred = self._protocol.waiting, self._deferred
+            self._ack_all([r.id for r in records if r.id in waiting and r.id not in deferred])
 
 
 class Spout(_Child):

@@ -5,7 +5,8 @@ to them on its own. What it decides is on stable storage before anybody hears of
 moment, it goes on where it was.
 
 With a config store it publishes the router of each edge (`TOPOLOGY/SOURCE->OPERATOR`) and its own
-status (`TOPOLOGY/status`), and follows requests (`TOPOLOGY/request`)::
+status (`TOPOLOGY/status`), and follows requests (`TOPOLOGY/request`); of several that wait, the
+newest::
 
     {"tables": {"count": [["anna", 1], ["bert", 0]]}}     these keys to these tasks
     {"rebalance": ["count"]}                              plan now, whatever the gate says
@@ -37,7 +38,14 @@ from pyroute.router import Router
 from pyroute.space_saving import PairSpaceSaving
 from pyroute.storm.bolt import Bolt, Context
 from pyroute.storm.protocol import Tuple
-from pyroute.storm.reconfigure import STREAM, Wiring, read_message, setting, write_message
+from pyroute.storm.reconfigure import (
+    STREAM,
+    Participant,
+    Wiring,
+    read_message,
+    setting,
+    write_message,
+)
 from pyroute.storm.task_bolt import numbers_of, snapshot_of
 
 _SHOWN_TASKS, _SHOWN_KEYS, _SHOWN_LETTERS = 200, 10, 200
@@ -101,9 +109,10 @@ class ManagerBolt(Bolt):
         Seconds between two plans; 0: only requests.
     window
         Seconds of reports that a plan is made of; None: as many as lie between two plans, or 10.
+        At least two of the intervals in which tasks report, so that each has a report in it.
     gate
-        Whether a plan is worth it; `now` is in seconds. By default its dead band is not above the
-        imbalance that the options allow.
+        Whether a plan is worth it; `now` is in seconds. Each operator gets one like it, colocated
+        ones share it. By default its dead band is not above the imbalance that the options allow.
     options
         Of `rebalance` (or of `colocate`, with `planner="colocate"`).
     """
@@ -134,11 +143,13 @@ class ManagerBolt(Bolt):
         self.storage = storage
         self.plan_every = plan_every
         self.planner = planner
-        self.window = window if window is not None else plan_every or 10.0
+        window = window if window is not None else plan_every or 10.0
+        self.window = max(window, 2 * Participant.report_every)
         self.options = dict(options or {})
         allowed = self.options.get("max_imbalance", 0.05)
         band = min(0.05, allowed) if isinstance(allowed, int | float) else 0.05
         self.gate = gate or Gate(cooldown=plan_every, dead_band=band)
+        self._gates: dict[str, Gate] = {}
 
     # set-up -------------------------------------------------------------------------------------
 
@@ -264,10 +275,10 @@ class ManagerBolt(Bolt):
 
     def _begin(self, manager: Manager) -> None:
         plan: Mapping[str, Any] | Any = None
-        if self._requests:
-            came = len(self._requests)
-            plan = self._requested_plan(manager, self._requests[came - 1])
-            del self._requests[:came]
+        came, request = len(self._requests), None
+        if came:
+            request = self._requests[came - 1]
+            plan = self._requested_plan(manager, request)
         elif self.plan_every and self.now() - self._planned_at >= self.plan_every:
             self._planned_at = self.now()
             plan = self._plan(manager)
@@ -279,11 +290,13 @@ class ManagerBolt(Bolt):
             except ValueError as error:
                 self._began, self.decision = 0.0, f"refused: {error}"
                 self.error(self.decision)
+        if request is not None:  # only now: where the storage failed, it is followed later
+            self._requested = max(self._requested, request.version)
+            del self._requests[:came]
 
     def _requested_plan(self, manager: Manager, request: Document) -> Any:
         if request.version <= self._done_request():
             return None
-        self._requested = request.version
         try:
             tables = request.value.get("tables", {})
             plan: dict[str, Any] = {
@@ -319,13 +332,23 @@ class ManagerBolt(Bolt):
             if all(Task(name, number) in self.reports for number in manager.routers[name].tasks)
         ]
         if self.planner == "colocate":
-            return self._colocate(manager, ready)
+            try:
+                return self._colocate(manager, ready)
+            except ValueError as error:  # all tasks in one worker
+                self.decision = f"colocate: no plan: {error}"
+                return None
         plans: dict[str, Any] = {}
         for name in ready:
             router = manager.routers[name]
-            plan = rebalance(self._snapshot(name, router), router, **self.options)
+            try:
+                plan = rebalance(self._snapshot(name, router), router, **self.options)
+            except ValueError as error:  # no task of it reported lately
+                self.decision = f"{name}: no plan: {error}"
+                continue
+            # Of its own: a plan of one operator neither delays another's nor is undone by it.
+            gate = self._gates.setdefault(name, Gate.from_json(self.gate.to_json()))
             # The time of the plan, not of its end: the gate's cool-down is as long as the interval.
-            decision = self.gate.decide(plan, self._planned_at)
+            decision = gate.decide(plan, self._planned_at)
             self.decision = f"{name}: {decision.reason}"
             if decision.apply:
                 plans[name] = plan
@@ -335,14 +358,13 @@ class ManagerBolt(Bolt):
         """Keys that follow one another to one worker, where the gate lets it."""
         topology = self.wiring.topology
         pairs: dict[tuple[str, str], PairSpaceSaving] = {}
-        for before, after in topology.edges:
-            if before in ready and after in ready:
-                for number in manager.routers[before].tasks:
-                    text = self.reports[Task(before, number)]["pairs"].get(after)
-                    if text is not None:
-                        sketch = PairSpaceSaving.from_bytes(base64.b64decode(text))
-                        found = pairs.setdefault((before, after), PairSpaceSaving(sketch.capacity))
-                        found.merge(sketch)
+        edges = {(a, b) for a, b in topology.edges if a in ready and b in ready}
+        for _, task, report in self._recent:
+            for after, text in report.get("pairs", {}).items():
+                edge = task.operator, after
+                if edge in edges and task.number in manager.routers[task.operator].tasks:
+                    sketch = PairSpaceSaving.from_bytes(base64.b64decode(text))
+                    pairs.setdefault(edge, PairSpaceSaving(sketch.capacity)).merge(sketch)
         if not pairs:
             self.decision = "colocate: no pairs yet"
             return None

@@ -494,7 +494,7 @@ _WRITERS: Final[dict[type, Callable[[Multilang, Any], bytes]]] = {
     Sync: Multilang._sync,
 }
 
-# Neither NaN nor Infinity: no version of Storm's parser takes them as numbers.
+# Neither NaN nor Infinity: they are no JSON, and not every version of Storm takes them.
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _DECODE: Final = json.JSONDecoder().decode
 

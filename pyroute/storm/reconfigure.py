@@ -30,6 +30,7 @@ from pyroute.protocol import (
     MANAGER,
     Instance,
     Message,
+    Migrate,
     Probe,
     Reconfigure,
     Task,
@@ -200,6 +201,8 @@ class Participant(Bolt):
         self._sent: list[Message] = []
         self._sent_changed = False
         self._revision = -1
+        self._came: tuple[Any, ...] | None = None
+        """What was missing at the last probe; None: nobody was asked by this process."""
         self._committed_at = self.now()
         self._reported_at = self.now()
         self._log: Log | None = None
@@ -208,7 +211,8 @@ class Participant(Bolt):
         elif folder is None:
             raise ValueError("state: expected a directory (pyroute.state), or durable=False")
         else:
-            self._log = Log.open(Path(folder) / self.me.operator / str(self.me.number))
+            own = Path(folder) / self.me.operator / str(self.me.number)
+            self._log = Log.open(own, lambda loaded: self._expect_wiring(own, loaded))
         self._load()
 
     def _store(self) -> Any:
@@ -235,8 +239,6 @@ class Participant(Bolt):
             for kind, content in self._take(sections):
                 if kind == b"M":
                     snapshot = content
-                elif kind == b"T":
-                    self._expect_wiring(json.loads(content))
                 elif kind == b"O":
                     into = _wire.Reader(content, _wire.MESSAGE)
                     self._sent = [decode(data) for data in into.items(_wire.Reader.data)]
@@ -261,15 +263,16 @@ class Participant(Bolt):
         wiring: Section = (b"T", json.dumps(self.wiring.described()).encode())
         return [*self._base(), wiring, (b"M", self.machine.snapshot()), self._sent_section()]
 
-    def _expect_wiring(self, known: dict[str, Any]) -> None:
+    def _expect_wiring(self, folder: Path, loaded: list[list[Section]]) -> None:
         """The routers in force name tasks of the topology that they were made for."""
-        for name, now in self.wiring.described().items():
-            if known.get(name, now) != now:
-                assert self._log is not None
-                raise ValueError(
-                    f"state: expected {name} {known[name]}, as {self._log.folder} was begun with,"
-                    f" got {now}"
-                )
+        described = self.wiring.described()
+        for known in [json.loads(data) for each in loaded for kind, data in each if kind == b"T"]:
+            for name, now in described.items():
+                if known.get(name, now) != now:
+                    raise ValueError(
+                        f"state: expected {name} {known[name]}, as {folder} was begun with,"
+                        f" got {now}"
+                    )
 
     def _sent_section(self) -> Section:
         out = _wire.Writer(_wire.MESSAGE)
@@ -294,10 +297,18 @@ class Participant(Bolt):
     def _receive(self, message: Message) -> None:
         machine = self.machine
         if isinstance(message, Probe) and message.epoch == machine.epoch and machine.missing:
-            missing = [message.epoch, machine.missing]
-            self._outgoing.append((MANAGER, ["a", json.dumps(missing)]))
+            # Who sends again sends all of it: not while it still comes.
+            came = machine.missing, machine.parts
+            if self._came is None or self._came == came:
+                missing = [message.epoch, machine.missing]
+                self._outgoing.append((MANAGER, ["a", json.dumps(missing)]))
+            self._came = came
         if isinstance(message, Reconfigure) and message.epoch > machine.epoch:
             self._sent, self._sent_changed = [], True  # all others are done with the one before
+        if isinstance(message, Migrate) and message.epoch == machine.epoch:
+            expected = machine.parts.get(message.source.number, message.part)
+            if message.part > expected:
+                return  # those between were lost with a process; all of them come again
         self._do(machine.receive(message, self.now()))
 
     def _do(self, outputs: list[Output]) -> None:

@@ -25,6 +25,7 @@ from pyroute._core import FormatError
 from pyroute.control.config_store import ConfigStore, Document
 from pyroute.keys import Keys, keys
 from pyroute.protocol.errors import ProtocolError
+from pyroute.ring import Ring
 from pyroute.router import Router
 from pyroute.space_saving import SpaceSaving
 from pyroute.storm import protocol as ml
@@ -57,7 +58,8 @@ class RouterBolt(Bolt):
     config, document
         Where newer routers come from: the address of a config store, and the name of a document
         whose value is `Router.to_bytes()` or the JSON of `Router.to_json()`. A router of a lower
-        version than the one in force is ignored. Where `router` is given too, it holds while the
+        version than the one in force is ignored, and so is one whose home is an engine's and takes
+        other keys. Where `router` is given too, it holds while the
         store cannot be reached or read.
     linger
         Seconds that output may wait for more.
@@ -219,6 +221,13 @@ class RouterBolt(Bolt):
                 " split keys, because this is a RouterShellBolt, got another",
                 3,
             )
+        elif self.router is not None and not _takes_alike(router, self.router):
+            self.log(
+                f"{self._document}: version {document.version} is ignored: expected a ring, or a"
+                f" home like {self.router.home!r}, which takes the keys that come, got"
+                f" {router.home!r}",
+                3,
+            )
         elif self.router is None or router.version > self.router.version:
             self.router = router
 
@@ -342,6 +351,14 @@ def _position(key: str | int, names: Sequence[str], component: str, stream: str)
             f"key: expected a position below {len(names)} in {stream!r} of {component!r}, got {key}"
         )
     return key
+
+
+def _takes_alike(new: Router, old: Router) -> bool:
+    """Whether the home of a newer router takes the keys that the older one took."""
+    if isinstance(new.home, Ring):
+        return True  # keys of any type
+    kinds = [(type(home), getattr(home, "key_type", None)) for home in (new.home, old.home)]
+    return kinds[0] == kinds[1]
 
 
 def _load(path: str | os.PathLike[str] | None) -> Router | None:

@@ -45,6 +45,7 @@ _KEY = struct.Struct("<Q")
 _LENGTHS = struct.Struct("<II")
 _SEGMENT = re.compile(r"([0-9]{8})\.log")
 _MAGIC = b"PYRTLOG1"
+_NO_LOW = 1 << 200  # of a source that said none: above all numbers
 _SMALLEST = 4 << 20  # a log of fewer bytes is not worth a new base
 
 
@@ -67,10 +68,24 @@ class Log:
         self._ready = False
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str]) -> Self:
-        """Take over the directory; made where there is none."""
+    def open(
+        cls,
+        folder: str | os.PathLike[str],
+        check: Callable[[list[list[Section]]], None] | None = None,
+    ) -> Self:
+        """Take over the directory; made where there is none.
+
+        Parameters
+        ----------
+        folder
+            The directory.
+        check
+            Raises where what is there is not for the caller; its owner goes on undisturbed then.
+        """
         path = Path(folder).absolute()
         _make(path)
+        if check is not None:
+            check(_look(path))
         number = 0
         while True:
             number = max([number, *_segments(path)]) + 1
@@ -81,6 +96,8 @@ class Log:
         # Only now: whatever its owner commits from here on, it is told that it lost.
         try:
             loaded = _newest(path, [older for older in _segments(path) if older < number])
+            if check is not None:
+                check(loaded)
         except BaseException:
             os.close(file)
             _path(path, number).unlink(missing_ok=True)
@@ -183,6 +200,19 @@ def _newest(folder: Path, numbers: Sequence[int]) -> list[list[Section]]:
         # The ones before were removed, as they are once a base is on disk.
         raise FormatError(f"{folder}: expected a segment with its base, got none: state is lost")
     return []
+
+
+def _look(folder: Path) -> list[list[Section]]:
+    """Base and commits of a directory that somebody else may be writing."""
+    while True:
+        numbers = _segments(folder)
+        try:
+            return _newest(folder, numbers)
+        except FileNotFoundError:  # the next segment took its place
+            continue
+        except FormatError:
+            if numbers == _segments(folder):
+                raise
 
 
 def _segments(folder: Path) -> list[int]:
@@ -308,16 +338,50 @@ class Seen:
                 generation.ids[identifier] = (entry[0], outputs)
                 return
 
+    def forget(self, identifier: str) -> None:
+        """Forget one id, where it is known."""
+        for generation in self._generations:
+            generation.ids.pop(identifier, None)
+
     def passed(self, source: str, low: int) -> None:
         """A source says that numbers below do not come again."""
         if low > self.low.get(source, -1):
             self.low[source] = low
 
+    def renew(self, identifier: str, now: float) -> bool:
+        """It came again: its time begins anew. False where that is not long ago."""
+        for generation in self._generations:
+            entry = generation.ids.get(identifier)
+            if entry is not None:
+                if now - generation.since < self._span:
+                    return False
+                del generation.ids[identifier]
+                self.add(identifier, entry[0], now, entry[1], _sequence(identifier))
+                return True
+        return False
+
     def expire(self, now: float) -> None:
-        """Forget what cannot come again."""
-        while self._generations and self._generations[0].over(now - self.seconds, self.low):
-            self._generations.popleft()
-            self._index = None
+        """Forget what cannot come again.
+
+        What a source may still send when its time is over is kept apart: one that ended says no
+        more `low`, and must not keep the ids of all others.
+        """
+        before = now - self.seconds
+        left = [each for each in self._generations if not each.over(before, self.low)]
+        old = [each for each in left if each.last < before]
+        if len(left) == len(self._generations) and all(each.kept for each in old):
+            return
+        if any(not each.kept for each in old):
+            kept = _Generation(old[0].since)
+            kept.kept, kept.last = True, max(each.last for each in old)
+            for generation in old:
+                for identifier, entry in generation.ids.items():
+                    sequence = _sequence(identifier)
+                    if sequence is not None and sequence[1] >= self.low.get(sequence[0], _NO_LOW):
+                        kept.add(identifier, entry, sequence)
+            left = [kept, *(each for each in left if each.last >= before)]
+        self._generations = deque(left)
+        self._index = None
 
     def of(self, key: int) -> list[tuple[str, Outputs]]:
         """Ids of one key, with their outputs; cheap for many keys in a row."""
@@ -351,13 +415,15 @@ class Seen:
 class _Generation:
     """Ids that came in one span of time."""
 
-    __slots__ = ("highest", "ids", "last", "since", "unnumbered")
+    __slots__ = ("highest", "ids", "kept", "last", "since", "unnumbered")
 
     def __init__(self, since: float) -> None:
         self.since = self.last = since
         self.ids: dict[str, tuple[int, Outputs]] = {}
         self.highest: dict[str, int] = {}
         self.unnumbered = False
+        self.kept = False
+        """Whether only those are left that may come again though they are old."""
 
     def add(
         self, identifier: str, entry: tuple[int, Outputs], sequence: tuple[str, int] | None
@@ -462,6 +528,12 @@ class KeyedState:
         self.seen.add(identifier, key, self._now(), None, sequence)
         self._added[identifier] = None
 
+    def saw_again(self, identifier: str, sequence: tuple[str, int] | None) -> None:
+        """A record that was applied came again: it may do so for as long as before."""
+        by_time = sequence is None or sequence[0] not in self.seen.low
+        if by_time and self.seen.renew(identifier, self._now()):
+            self._added[identifier] = None
+
     def made(self, identifier: str, outputs: list[Any]) -> None:
         """A record that is being applied made these."""
         self.seen.set_outputs(identifier, outputs)
@@ -543,6 +615,7 @@ class KeyedState:
     def base(self) -> list[Section]:
         """All that is known, as sections of a base."""
         self.seen.expire(self._now())
+        self._forget_keys()
         out: list[Section] = [(b"K", _KEY.pack(key) + self._pack(key, None)) for key in self.values]
         for generation in self.seen._generations:
             entries = [(i, *entry) for i, entry in generation.ids.items()]
@@ -552,6 +625,13 @@ class KeyedState:
         self._changed.clear()
         self._added.clear()
         return out
+
+    def _forget_keys(self) -> None:
+        """Let go of keys that have no state any more, once nothing is known of their records."""
+        used = self.states.keys() | {key for _, key, _ in self.seen.items()}
+        for key in self.values.keys() - used:
+            del self.values[key]
+            self.sizes.pop(key, None)
 
     def load(self, sections: Iterable[Section]) -> list[Section]:
         """Take back what `base` and `changes` gave; the sections that are not of here."""
@@ -577,6 +657,7 @@ class KeyedState:
     def _load_ids(self, content: bytes) -> None:
         since, entries = json.loads(content)
         for text, key, outputs in entries:
+            self.seen.forget(text)  # it came again later
             self.seen.add(text, key, since, outputs, _sequence(text))
 
 
@@ -604,18 +685,7 @@ def read_state(
     """
     path = Path(folder)
     state = KeyedState(1.0, encode=bytes, decode=decode, now=lambda: 0.0)
-    while True:
-        numbers = _segments(path)
-        try:
-            found = _newest(path, numbers)
-        except FileNotFoundError:  # the next segment took its place
-            continue
-        except FormatError:
-            if numbers != _segments(path):
-                continue
-            raise
-        break
-    for sections in found:
+    for sections in _look(path):
         state.load(sections)
     out: dict[Any, Any] = {}
     for key in state.keys(first, last):

@@ -176,6 +176,11 @@ class TaskBolt(Participant):
         self.key_fields = (key,) if isinstance(key, str) else tuple(key)
         self.remember_seconds = remember_seconds
 
+    @property
+    def batch_seconds(self) -> float:  # type: ignore[override]
+        """As long as from one commit to the next: acks wait for both."""
+        return self.commit_every
+
     # What a user overrides ----------------------------------------------------------------------
 
     def apply(self, record: Record) -> None:
@@ -240,7 +245,6 @@ class TaskBolt(Participant):
         self._stats = KeyStats(window=1)
         self._tally = KeyStats(window=1)
         self._counted = 0
-        self._seconds_each = max(1e-9, self.commit_every / 16)
         self._pairs: dict[str, tuple[list[Any], list[Any]]] = {}
         self.doubles = 0
         """Records that came again and were not applied again."""
@@ -261,22 +265,9 @@ class TaskBolt(Participant):
 
     # records ------------------------------------------------------------------------------------
 
-    def _process(self, records: list[Tuple]) -> list[Tuple]:
-        """In portions of what is done in the time of a commit: acks wait for no more than that."""
-        done = 0
-        while done < len(records):
-            size = max(1, int(self.commit_every / self._seconds_each))
-            portion = records[done : done + size] if self.commit_every > 0 else records
-            done += len(portion)
-            began = self.now()
-            with self._counted(len(portion)):
-                self._arrive([(r, r.component, r.stream, r.values) for r in portion])
-                self._commit_if_due()
-            each = (self.now() - began) / len(portion)
-            self._seconds_each = max(1e-9, (self._seconds_each + each) / 2)
-            if done < len(records):
-                self._between()
-        return []
+    def _process_all(self, records: list[Tuple]) -> None:
+        self._arrive([(r, r.component, r.stream, r.values) for r in records])
+        self._commit_if_due()
 
     def _forwarded(self, record: Tuple, component: str, stream: str, values: list[Any]) -> None:
         self._arrive([(record, component, stream, values)])
@@ -348,26 +339,38 @@ class TaskBolt(Participant):
 
     def _apply_all(self, records: list[Record]) -> None:
         """Apply what was not applied before; outputs and acks wait for the commit."""
-        new = [record for record in records if self._is_new(record)]
+        new: list[Record] = []
+        doubles: list[Record] = []
+        for record in records:
+            (new if self._is_new(record) else doubles).append(record)
         if new:
             start = time.perf_counter()
             self.process(new)
             self._measure(new, time.perf_counter() - start)
+        for record in doubles:  # only now: the first of them may have been among the new ones
+            record._outputs = self._made_before(record)
         for record in records:
             if record._outputs:
                 self._route(record)
             self._acks.append(record._tuple.id)
 
+    def _made_before(self, record: Record) -> list[Any]:
+        assert record._text is not None
+        found = None if self._stale(record) else self._keyed.seen.find(record._text)
+        return (found and found[1]) or []
+
+    def _stale(self, record: Record) -> bool:
+        return record._sequence is not None and self._keyed.seen.stale(*record._sequence)
+
     def _is_new(self, record: Record) -> bool:
         record._state = self._keyed
         if record._text is not None:
-            if record._sequence is not None and self._keyed.seen.stale(*record._sequence):
+            if self._stale(record):
                 self.doubles += 1
                 return False
-            found = self._keyed.seen.find(record._text)
-            if found is not None:
+            if record._text in self._keyed.seen:
                 self.doubles += 1
-                record._outputs = found[1] or []
+                self._keyed.saw_again(record._text, record._sequence)
                 return False
             self._keyed.saw(record._text, record._number, record._sequence)
         self._keyed.touch(record._number, record.key)

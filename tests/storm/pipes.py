@@ -55,6 +55,8 @@ class Child:
         self.process = None
         self.restart_at = 0.0
         self.starts = 0
+        self.parts = 0
+        """Long control messages that it got, as parts of state are."""
 
     def start(self):
         cluster = self.cluster
@@ -72,7 +74,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=self.stderr,
             bufsize=0,
-            env={**cluster.environment, "PYROUTE_WORKER": f"worker{self.task % 2}"},
+            env={**cluster.environment, "PYROUTE_WORKER": f"worker{self.task % cluster.workers}"},
         )
         for end in (self.process.stdin, self.process.stdout):
             os.set_blocking(end.fileno(), False)
@@ -163,6 +165,7 @@ class Cluster:
         self.pending = pending
         self.timeout = 3.0
         self.rate = None
+        self.workers = 2
         self.conf = {"topology.name": "test", "topology.message.timeout.secs": 30, **(conf or {})}
         self.environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         self.selector = selectors.DefaultSelector()
@@ -247,6 +250,8 @@ class Cluster:
             }
             for attempt in attempts:
                 attempt.open += 1
+            if stream == "pyroute" and len(str(values[1])) > 1 << 16:
+                target.parts += 1
             target.offer(source, json.dumps(message).encode() + END, identifier, attempts)
 
     # the spout ----------------------------------------------------------------------------------

@@ -231,6 +231,36 @@ def test_what_is_done_does_not_wait_for_the_rest(start, tmp_path):
     assert idle[-1] > idle[0]  # between batches, although input was there all the time
 
 
+def test_slow_records_are_acked_in_portions(start, tmp_path):
+    """All came at once: those that are done do not wait for the last one."""
+    jvm = start(
+        """
+        import sys
+        import time
+        from pathlib import Path
+        from pyroute.storm import Bolt
+
+        class Slow(Bolt):
+            batch_seconds = 0.02
+
+            def process(self, records):
+                for record in records:
+                    time.sleep(0.002)
+                    while record.id == "299" and not Path(record.values[0]).exists():
+                        time.sleep(0.01)
+
+        Slow().run()
+        """
+    )
+    file = tmp_path / "go on"
+    jvm.say(*(record(i, str(file)) for i in range(300)))
+    acks = [jvm.hear() for _ in range(200)]  # the last one is not done
+    assert not file.exists()
+    file.touch()
+    acks += [jvm.hear() for _ in range(100)]
+    assert acks == [{"command": "ack", "id": str(i)} for i in range(300)]
+
+
 def test_signs_of_life_while_user_code_runs_but_not_for_ever(start, tmp_path):
     jvm = start(
         """

@@ -5,21 +5,23 @@ import json
 import random
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import pyroute as pr
 from effort import effort
 from pyroute.control import ConfigStore
-from pyroute.protocol import Task
+from pyroute.protocol import Manager, MemoryStorage, Task
 from pyroute.serve import open_source
 from pyroute.storm.bolt import Context
 from pyroute.storm.manager import ManagerBolt
 from pyroute.storm.reconfigure import Wiring
 from pyroute.storm.state import read_state
+from pyroute.storm.task_bolt import TaskBolt
 from zookeeper import zookeeper  # noqa: F401 - a fixture
 
 from .pipes import Cluster, Component
@@ -164,6 +166,47 @@ def test_killed_at_random_moments(tmp_path, seed):
     assert counts(tmp_path) == Counter(records)
 
 
+PADDED = """
+from pyroute.storm.task_bolt import TaskBolt
+
+
+class Padded(TaskBolt):
+    commit_every = 0.05
+
+    def apply(self, record):
+        record.state = ((record.state or [0])[0] + 1, "x" * 4000)
+
+
+Padded().run()
+"""
+
+
+@pytest.mark.parametrize("seed", range(effort(1)))
+def test_killed_while_state_moves_in_parts(tmp_path, seed):
+    """What was lost of a transfer comes again; no task dies of the parts that follow a gap."""
+    script = tmp_path / "padded.py"
+    script.write_text(PADDED)
+    rng = random.Random(seed)
+    records = words(200_000, seed)
+    mover = Mover(tmp_path, seed)
+    with topology(tmp_path, records, seed=seed, pending=100) as cluster:
+        cluster.components["count"].command = [sys.executable, str(script)]
+        cluster.timeout = 1.5
+        cluster.run(lambda: len(cluster.completed) > 1000)
+        counters = cluster.tasks("count")
+        for _ in range(4):
+            mover.ask(share=0.9)
+            before = sum(child.parts for child in counters)
+            cluster.run(lambda b=before: sum(child.parts for child in counters) > b + 3)
+            cluster.kill(rng.choice(counters), delay=0.0)
+            cluster.run(lambda: mover.done)
+        assert not cluster.errors, cluster.story()  # of a child that ended by itself
+        del cluster.records[cluster.next :]
+        del records[cluster.next :]
+        cluster.run(lambda: cluster.done)
+    assert {key: state[0] for key, state in counts(tmp_path).items()} == Counter(records)
+
+
 def test_the_manager_plans(tmp_path):
     """From measured costs, through the gate, to a table in force; counts stay exact."""
     rng = random.Random(3)
@@ -187,6 +230,7 @@ def test_the_manager_plans(tmp_path):
         del records[cluster.next :]
         cluster.run(lambda: cluster.done)
         assert cluster.replays == 0
+        assert cluster.deaths == 0, cluster.story()
     assert counts(tmp_path) == Counter(records)
 
 
@@ -250,13 +294,15 @@ class Tags(TaskBolt):
 """
 
 
-def test_the_manager_colocates(tmp_path):
-    """Keys that follow one another end up in one worker; counts of both operators stay exact."""
+COLOCATE = ("--planner", "colocate", "--plan-every", "0.5", "--max-imbalance", "0.5")
+
+
+def pairs(tmp_path, records, plan=COLOCATE, **options):
+    """spout -> split -> states -> tags, and a manager that brings together what belongs so."""
     script = tmp_path / "pairs.py"
     script.write_text(PAIRS)
     control = {"pyroute": ["kind", "data"]}
     names = ["split", "states", "tags"]
-    plan = ["--planner", "colocate", "--plan-every", "0.5", "--max-imbalance", "0.5"]
     components = {
         "split": Component(
             [*PYTHON, "source", "--key", "state"],
@@ -292,12 +338,29 @@ def test_the_manager_colocates(tmp_path):
         "pyroute.state": str(tmp_path / "state"),
         "pyroute.store": f"dir:{tmp_path / 'store'}",
     }
+    rows = [[json.dumps(["s", i]), word] for i, word in enumerate(records)]
+    fields = ["id", "state"]
+    cluster = Cluster(tmp_path / "c", components, rows, fields, conf=conf, **options)
+    cluster.timeout = 60.0
+    return cluster
+
+
+def test_nothing_to_colocate_in_one_worker(tmp_path):
+    """No plan can be made: the manager says why, and lives."""
+    mover = Mover(tmp_path, seed=7)
+    with pairs(tmp_path, [f"state{i % 40}" for i in range(60_000)]) as cluster:
+        cluster.workers = 1
+        said = lambda: mover.status().get("decision", "")  # noqa: E731
+        cluster.run(lambda: cluster.deaths or "expected at least 2 servers" in said())
+        assert cluster.deaths == 0, cluster.story()
+
+
+def test_the_manager_colocates(tmp_path):
+    """Keys that follow one another end up in one worker; counts of both operators stay exact."""
     rng = random.Random(7)
     records = [f"state{rng.randrange(40)}" for _ in range(60_000)]
-    rows = [[json.dumps(["s", i]), word] for i, word in enumerate(records)]
     mover = Mover(tmp_path, seed=7)
-    with Cluster(tmp_path / "c", components, rows, ["id", "state"], conf=conf) as cluster:
-        cluster.timeout = 60.0
+    with pairs(tmp_path, records) as cluster:
         cluster.run(lambda: mover.status().get("epoch", 0) >= 1)
         cluster.run(lambda: mover.done)
         routers = [
@@ -320,6 +383,43 @@ def test_the_manager_colocates(tmp_path):
     assert ours.mean() > 0.8
 
 
+@pytest.mark.parametrize("seed", range(effort(1)))
+def test_chain_killed_while_keys_move(tmp_path, seed):
+    """Keys of two operators in a row move at once, children of all are killed: counts are exact."""
+    rng = random.Random(seed)
+    records = [f"state{rng.randrange(40)}" for _ in range(200_000)]
+    mover = Mover(tmp_path, seed)
+    plan = ("--plan-every", "0", "--resend-after", "0.5")
+    with pairs(tmp_path, records, plan, seed=seed) as cluster:
+        cluster.timeout = 1.5
+        cluster.run(lambda: len(cluster.completed) > 500)
+        for _ in range(5):
+            tables = {
+                operator: [[name.format(i), rng.randrange(2)] for i in rng.sample(range(40), 20)]
+                for operator, name in (("states", "state{}"), ("tags", "tag of state{}"))
+            }
+            mover.asked = mover.store.put("test/request", {"tables": tables}, None)
+            steps(cluster, rng.random() * 0.3)
+            for victim in rng.sample(list(cluster.children.values()), rng.choice((1, 2, 3))):
+                cluster.kill(victim, delay=rng.random() * 0.3)
+            cluster.run(lambda: mover.done)
+        assert mover.status()["epoch"] >= 5
+        assert len(cluster.completed) < len(records), "all of it has to be under load"
+        del cluster.records[cluster.next :]
+        del records[cluster.next :]
+        cluster.run(lambda: cluster.done)
+        assert not cluster.errors, cluster.story()
+        assert cluster.replays > 0
+    found = Counter()
+    for name in ("states", "tags"):
+        for number in range(2):
+            part = read_state(tmp_path / "state" / name / str(number))
+            part = {key: state for key, state in part.items() if state is not None}
+            assert not found.keys() & part.keys(), "a key is in two tasks"
+            found.update(part)
+    assert found == Counter(records) + Counter(f"tag of {word}" for word in records)
+
+
 def test_colocation_leaves_waiting_tasks_alone():
     """Neither a report of a task without keys is needed, nor does it get keys."""
     names = {"1": "split", "2": "states", "3": "states", "4": "states"}
@@ -335,14 +435,88 @@ def test_colocation_leaves_waiting_tasks_alone():
     text = base64.b64encode(pairs.to_bytes()).decode()
     bolt._planned_at = 0.0
     bolt.reports = {
-        Task(name, number): {"worker": f"worker{number}", "pairs": {"tags": text}}
+        Task(name, number): {"worker": f"worker{number}", "pairs": {}}
         for name in ("states", "tags")
         for number in (0, 1)
     }
+    # Pairs that came in the window count, also where the last report had none.
+    bolt._recent = deque((0.0, Task("states", n), {"pairs": {"tags": text}}) for n in (0, 1, 2))
+    bolt._recent.extend((1.0, task, report) for task, report in bolt.reports.items())
     routers = bolt._plan(manager)
     assert set(routers) == {"states", "tags"}, bolt.decision
     for router in routers.values():
         assert router.tasks == (0, 1)
+
+
+def test_no_plan_without_reports():
+    """Tasks that say nothing for a while: the manager waits for them."""
+    names = {"1": "split", "2": "count", "3": "count", "4": "manager"}
+    bolt = ManagerBolt(plan_every=0.5)
+    assert bolt.window >= 2 * TaskBolt.report_every
+    bolt.wiring = Wiring(
+        Context({"task->component": names, "taskid": 4}), ["split", "count"], "manager"
+    )
+    manager = SimpleNamespace(routers=bolt.wiring.first_routers())
+    bolt.reports = {Task("count", number): {} for number in (0, 1)}
+    bolt._recent = deque()
+    assert not bolt._plan(manager)
+    assert bolt.decision == "count: no plan: reports: expected one at least, got none"
+
+
+def test_a_gate_for_each_operator():
+    """A plan of one operator does not put off that of another."""
+    names = {"1": "split", "2": "count", "3": "count", "4": "sum", "5": "sum", "6": "manager"}
+    bolt = ManagerBolt(plan_every=10.0)
+    chain = ["split", "count", "sum"]
+    bolt.wiring = Wiring(Context({"task->component": names, "taskid": 6}), chain, "manager")
+    manager = SimpleNamespace(routers=bolt.wiring.first_routers())
+    bolt._planned_at = 100.0
+    bolt._recent = deque()
+    for name in ("count", "sum"):
+        for number in (0, 1):
+            ids = [key for key in range(40) if manager.routers[name].route([key])[0] == number]
+            ids = pr.keys(ids).ids
+            report = {"task": [name, number], "background": 0.0}
+            cost = 9.0 if number else 1.0
+            for column, kind in (("ids", "<u8"), ("costs", "<f8"), ("counts", "<f8")):
+                row = ids if column == "ids" else np.full(len(ids), cost)
+                report[column] = base64.b64encode(row.astype(kind).tobytes()).decode()
+            report["sizes"] = base64.b64encode(np.ones(len(ids), "<i8").tobytes()).decode()
+            bolt.reports = {**getattr(bolt, "reports", {}), Task(name, number): report}
+            bolt._recent.append((0.0, Task(name, number), report))
+    assert set(bolt._plan(manager)) == {"count", "sum"}, bolt.decision
+
+
+class Away(MemoryStorage):
+    """Stable storage that cannot be reached for a while."""
+
+    away = True
+
+    def create(self, name, data):
+        if self.away:
+            raise OSError("storage is away")
+        return super().create(name, data)
+
+
+def test_a_request_outlives_the_storage():
+    """It counts as followed once the decision is stored, not before."""
+    names = {"1": "split", "2": "count", "3": "count", "4": "manager"}
+    bolt, storage = ManagerBolt(), Away()
+    wiring = Wiring(Context({"task->component": names, "taskid": 4}), ["split", "count"], "manager")
+    routers = wiring.first_routers()
+    manager = Manager(None, wiring.topology, routers=routers, storage=storage)
+    bolt._send_all = lambda messages: None
+    bolt._store, bolt._requested, bolt._made, bolt._began = None, 0, {}, 0.0
+    value = {"tables": {"count": [["a", 1 - int(routers["count"].route(["a"])[0])]]}}
+    bolt._requests = [SimpleNamespace(version=4, value=value)]
+    with pytest.raises(OSError, match="storage is away"):
+        bolt._begin(manager)
+    assert bolt._requested == 0
+    storage.away = False
+    bolt._begin(Manager(None, wiring.topology, routers=routers, storage=storage))
+    assert storage.names()
+    assert bolt._requested == 4
+    assert not bolt._requests
 
 
 def test_zookeeper_killed_during_a_move(tmp_path, zookeeper):  # noqa: F811

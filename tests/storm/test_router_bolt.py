@@ -241,6 +241,23 @@ def test_newer_routers_come_from_the_config_store(start, tmp_path):
         assert answers(jvm, 1)[0]["last"]["task"] == 6 + 2**32
 
 
+@pytest.mark.parametrize("home", [pr.StormHash(2, key_type="string"), pr.Ring(2)])
+def test_a_home_for_other_keys_is_ignored(start, tmp_path, home):
+    """It would have ended the bolt with the next record."""
+    url = f"dir:{tmp_path / 'store'}"
+    with ConfigStore.open(url) as store:
+        store.put("edge", pr.Router(home, {"moves": 0}).to_bytes(), expect_version=0)
+        jvm = start(None, {"key": 0, "config": url, "document": "edge"})
+        jvm.say(record(1, "moves", 0))
+        assert answers(jvm, 1)[0]["1"]["task"] == 5 + 2**32
+        other = pr.Router(pr.StormHash(2, key_type="long"), version=1)
+        store.put("edge", other.to_bytes(), expect_version=1)
+        heard = jvm.hear()
+        assert "edge: version 2 is ignored: expected a ring, or a home like" in heard["msg"]
+        jvm.say(record(2, "moves", 0))
+        assert answers(jvm, 1)[0]["2"]["task"] == 5 + 2**32
+
+
 @pytest.mark.parametrize("place", ["damaged", "away"])
 def test_a_router_of_its_own_needs_no_store(start, tmp_path, place):
     """The store is damaged or away at the start: the bolt routes, and follows what comes later."""

@@ -223,6 +223,67 @@ def test_forgotten_by_low():
     assert seen.low == {"s": 899}
 
 
+def test_a_source_that_ended():
+    """It says no more `low`: what it may still send stays, the ids of others do not."""
+    seen = Seen(seconds=10.0)
+    for source in range(5):
+        for i in range(500):
+            now = 500.0 * source + i
+            seen.add(f'["s{source}",{i}]', 1, now, None, (f"s{source}", i))
+            seen.passed(f"s{source}", max(0, i - 20))
+            seen.expire(now)
+        for old in range(source + 1):
+            for i in range(479, 500):
+                assert f'["s{old}",{i}]' in seen
+        assert len(seen) < 60 + 21 * source
+    for source in range(5):
+        seen.passed(f"s{source}", 500)
+    seen.expire(2500.0)
+    assert len(seen) == 0
+
+
+def test_time_begins_anew_with_every_copy():
+    """Replays go on for longer than ids are kept: it is known all the same."""
+    clock = [0.0]
+    state = keyed(now=lambda: clock[0])
+    state.touch(1, "anna")
+    state.saw("a", 1, None)
+    state.made("a", [["next", "default", "x", []]])
+    commits = [state.changes()]
+    for second in range(0, 400, 40):
+        clock[0] = float(second)
+        state.seen.expire(clock[0])
+        assert "a" in state.seen, second
+        state.saw_again("a", None)
+        commits.append(state.changes())
+    loaded = keyed(now=lambda: clock[0])
+    loaded.load([section for commit in commits for section in commit])
+    loaded.seen.expire(clock[0])
+    assert list(loaded.seen.items()) == [("a", 1, [["next", "default", "x", []]])]
+    clock[0] += 120.0
+    loaded.seen.expire(clock[0])
+    assert len(loaded.seen) == 0
+
+
+def test_keys_without_state_are_forgotten():
+    """Once nothing is known of their records either, which move with them until then."""
+    clock = [0.0]
+    state = keyed(now=lambda: clock[0])
+    for number, value in enumerate(["anna", "bert"]):
+        state.touch(number, value)
+        state.states[number] = 1
+        state.saw(f"id{number}", number, None)
+    state.changes()
+    state.states.pop(0)
+    state.touch(0, "anna")
+    state.base()
+    assert set(state.values) == {0, 1}
+    clock[0] = 200.0
+    assert len(state.base()) == 2
+    assert set(state.values) == set(state.sizes) == {1}
+    assert state.take(0) is None
+
+
 def keyed(now=lambda: 0.0):
     encode = lambda state: json.dumps(state).encode()  # noqa: E731
     return KeyedState(100.0, encode=encode, decode=json.loads, now=now)
@@ -334,7 +395,16 @@ Count(key="word", {options}).run()
 class OneTask(Jvm):
     """A single task, alone: its own operator, no manager."""
 
-    def __init__(self, folder, options="", fields=("id", "word"), conf=None, script=COUNT, more=()):
+    def __init__(
+        self,
+        folder,
+        options="",
+        fields=("id", "word"),
+        conf=None,
+        script=COUNT,
+        more=(),
+        state=None,
+    ):
         self.fields = list(fields)
         folder = Path(folder)
         folder.mkdir(exist_ok=True)
@@ -342,7 +412,7 @@ class OneTask(Jvm):
         self.say(
             setup(
                 folder,
-                {"pyroute.state": str(folder / "state"), **(conf or {})},
+                {"pyroute.state": str(state or folder / "state"), **(conf or {})},
                 **{
                     "task->component": {"1": "spout", "2": "count", **dict(more)},
                     "taskid": 2,
@@ -414,6 +484,15 @@ def test_twice_in_one_batch(tmp_path):
         task.records(*((10 + i, [f"id{i % 3}", "anna"]) for i in range(9)))
         task.heard(acks=9)
     assert read_state(tmp_path / "state" / "count" / "0") == {"anna": 3}
+
+
+def test_twice_in_one_batch_with_outputs(tmp_path):
+    """The copy sends what the first one made: that may be lost on the way to the next operator."""
+    with OneTask(tmp_path) as task:
+        task.records(*((10 + i, [f"id{i % 3}", "anna"]) for i in range(9)))
+        heard = task.heard(acks=9)
+    made = {m["anchors"][0]: m["tuple"] for m in heard if m["command"] == "emit"}
+    assert made == {str(10 + i): ["anna", i % 3 + 1] for i in range(9)}
 
 
 def test_late_ones_of_a_source(tmp_path):
@@ -580,6 +659,18 @@ def test_another_topology_on_the_same_directory(tmp_path):
     with OneTask(tmp_path, more={"3": "other"}) as task:
         task.records((11, ["a", "anna"]), (12, ["b", "anna"]))
         task.heard(acks=2)
+    assert read_state(tmp_path / "state" / "count" / "0") == {"anna": 2}
+
+
+def test_a_refused_start_disturbs_nobody(tmp_path):
+    """A topology of other tasks is submitted while the right one runs: that one goes on."""
+    with OneTask(tmp_path) as task:
+        task.records((11, ["a", "anna"]))
+        task.heard(acks=1)
+        with OneTask(tmp_path / "other", more={"3": "count"}, state=tmp_path / "state") as other:
+            assert other.wait() == 1
+        task.records((12, ["b", "anna"]))
+        task.heard(acks=1)
     assert read_state(tmp_path / "state" / "count" / "0") == {"anna": 2}
 
 
