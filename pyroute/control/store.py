@@ -279,22 +279,27 @@ class Store:
         """
         now = time.time() if received is None else received
         rows = []
-        with self._lock, self._begin() as connection:
-            for sample in samples:
-                names = tuple(sorted(sample.features))
-                values = np.array([sample.features[name] for name in names], "<f8")
-                rows.append(
-                    {
-                        "host": sample.host,
-                        "worker": sample.worker,
-                        "sent": float(sample.time),
-                        "received": float(now),
-                        "layout": self._layout_id(connection, names),
-                        "data": values.tobytes(),
-                    }
-                )
-            if rows:
-                connection.execute(self._samples.insert(), rows)
+        with self._lock:
+            layouts = dict(self._layouts)  # those of this write are known once it is committed
+            with self._begin() as connection:
+                for sample in samples:
+                    names = tuple(sorted(sample.features))
+                    values = np.array([sample.features[name] for name in names], "<f8")
+                    if names not in layouts:
+                        layouts[names] = self._layout_id(connection, names)
+                    rows.append(
+                        {
+                            "host": sample.host,
+                            "worker": sample.worker,
+                            "sent": float(sample.time),
+                            "received": float(now),
+                            "layout": layouts[names],
+                            "data": values.tobytes(),
+                        }
+                    )
+                if rows:
+                    connection.execute(self._samples.insert(), rows)
+            self._layouts = layouts
         if self.retention is not None and self._is_time_to_prune(now, self.retention):
             self.prune(now)
         return len(rows)
@@ -307,8 +312,6 @@ class Store:
         return now - self._pruned > min(60.0, retention)
 
     def _layout_id(self, connection: Any, names: tuple[str, ...]) -> int:
-        if names in self._layouts:
-            return self._layouts[names]
         text, table = json.dumps(names), self._layout
         wanted = self._sa.select(table.c.id).where(table.c.names == text)
         found = connection.execute(wanted).scalar()
@@ -317,7 +320,6 @@ class Store:
             insert = import_module(f"sqlalchemy.dialects.{kind}").insert
             connection.execute(insert(table).values(names=text).on_conflict_do_nothing())
             found = connection.execute(wanted).scalar_one()
-        self._layouts[names] = int(found)
         return int(found)
 
     def prune(self, now: float) -> int:

@@ -44,6 +44,14 @@ def test_reads_what_was_written(store):
     assert table["received"].to_pylist() == [10.0, 10.0]
 
 
+def test_a_write_that_failed_leaves_nothing_behind(store):
+    """Names of features that it wrote down are gone with it: the next one writes them again."""
+    with pytest.raises(ValueError, match="could not convert"):
+        store.write([sample(1.0, new=1.0), sample(1.0, other="x")], received=1.0)
+    assert store.write([sample(2.0, new=2.0)], received=2.0) == 1
+    assert store.read(0.0, 3.0)["new"].to_pylist() == [2.0]
+
+
 def test_window_host_worker_and_features(store):
     for when in range(10):
         store.write(
