@@ -124,7 +124,8 @@ class Store:
         Seconds after which all of them are forgotten; None keeps them for ever. For an hour after
         the clock was set nothing is.
     busy
-        Seconds to wait for another writer.
+        Seconds to wait for another writer; PostgreSQL gets twice as long for a statement that
+        writes, and for a host that does not answer.
     make
         Whether to make the tables where there are none. Without, a place that is no store is
         refused, and is not changed.
@@ -149,8 +150,7 @@ class Store:
             if self.url == "sqlite://":
                 options["poolclass"] = sa.pool.StaticPool
         else:
-            wait = max(2, math.ceil(busy))
-            options |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": wait}}
+            options |= {"pool_pre_ping": True, "connect_args": _patience(sa, self.url, busy)}
         try:
             self._engine = sa.create_engine(self.url, **options)
         except ImportError as error:
@@ -265,6 +265,11 @@ class Store:
     def _begin(self) -> _Transaction:
         return _Transaction(self)
 
+    def _take_time(self, connection: Any) -> None:
+        """What reads or forgets a week may take longer than what a loop waits for."""
+        if not self._is_sqlite:
+            connection.execute(self._sa.text("SET LOCAL statement_timeout = 0"))
+
     # writing -----------------------------------------------------------------------------------
 
     def write(self, samples: Iterable[Sample], *, received: float | None = None) -> int:
@@ -329,6 +334,7 @@ class Store:
         self._pruned = now
         before = now - self.retention
         with self._lock, self._begin() as connection:
+            self._take_time(connection)
             gone = connection.execute(
                 self._samples.delete().where(self._samples.c.received < before)
             ).rowcount
@@ -477,6 +483,7 @@ class Store:
         if worker is not None:
             query = query.where(table.c.worker == worker)
         with self._lock, self._begin() as connection:
+            self._take_time(connection)
             rows = list(connection.execute(query.order_by(table.c.id)))
             used = {row.layout for row in rows}
             found = connection.execute(self._sa.select(self._layout.c.id, self._layout.c.names))
@@ -612,11 +619,21 @@ class _Transaction:
     def _plain(self, error: BaseException) -> StoreError:
         first = str(getattr(error, "orig", None) or error).strip().split("\n")[0]
         help_text = ""
-        if "locked" in first:
+        if "locked" in first or "lock timeout" in first:
             help_text = ": another process is writing to it"
         elif "malformed" in first or "not a database" in first:
             help_text = ": move the file away, a new one will be made"
         return StoreError(f"{self._store.name}: {first}{help_text}")
+
+
+def _patience(sa: Any, url: str, busy: float) -> dict[str, Any]:
+    """How long PostgreSQL is waited for; what the URL says of it holds."""
+    given = sa.engine.make_url(url).query
+    wait = 1000 * max(2, math.ceil(busy))
+    bounds = f"-c lock_timeout={max(1, round(1000 * busy))} -c statement_timeout={2 * wait}"
+    own = {"connect_timeout": wait // 1000, "tcp_user_timeout": 2 * wait}
+    left = {name: value for name, value in own.items() if name not in given}
+    return left | {"options": f"{bounds} {given.get('options', '')}".strip()}
 
 
 def _tune(connection: Any, record: Any) -> None:  # noqa: ARG001

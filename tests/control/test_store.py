@@ -3,6 +3,7 @@
 import math
 import sqlite3
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -361,6 +362,30 @@ def test_wrong_url():
 def test_no_folder(tmp_path):
     with pytest.raises(StoreError, match="unable to open"):
         Store.open(tmp_path / "missing" / "x.db")
+
+
+def test_postgresql_never_keeps_a_writer_waiting(postgres):  # noqa: F811
+    """Neither for a lock nor for a statement; what reads much may take its time."""
+    with Store.open(postgres, busy=0.2) as store, Store.open(postgres) as other:
+        with other._begin() as connection:
+            connection.exec_driver_sql("LOCK TABLE samples IN ACCESS EXCLUSIVE MODE")
+            begun = time.monotonic()
+            with pytest.raises(StoreError, match=r"lock timeout: another process is writing"):
+                store.write([sample(1.0, a=1.0)])
+            assert time.monotonic() - begun < 10.0
+        with pytest.raises(StoreError, match="statement timeout"), store._begin() as connection:
+            connection.exec_driver_sql("SELECT pg_sleep(60)")
+        with store._begin() as connection:
+            store._take_time(connection)
+            assert connection.exec_driver_sql("SHOW statement_timeout").scalar() == "0"
+            found = connection.connection.dbapi_connection.info.get_parameters()
+            assert found["tcp_user_timeout"] == "4000"
+        assert store.write([sample(1.0, a=1.0)], received=1.0) == 1
+        store.prune(1e9)
+    longer = f"{postgres}?options=-c%20lock_timeout%3D7s&connect_timeout=9"
+    with Store.open(longer) as store, store._begin() as connection:
+        assert connection.exec_driver_sql("SHOW lock_timeout").scalar() == "7s"
+        assert connection.exec_driver_sql("SHOW statement_timeout").scalar() == "10s"
 
 
 def test_server_that_is_away():
