@@ -339,7 +339,8 @@ class Loop:
     def _keep(self, samples: list[Sample], wall: float, problems: dict[str, str]) -> None:
         if self._store is None or not samples:
             return
-        self._kept(lambda store: store.write(samples, received=wall), problems)
+        received = None if self._store.has_clock else wall
+        self._kept(lambda store: store.write(samples, received=received), problems)
 
     def _kept(self, work: Callable[[Store], object], problems: dict[str, str]) -> None:
         """Write to the store; one that fails is left alone for ten times as long as that took.

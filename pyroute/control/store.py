@@ -36,6 +36,7 @@ SCHEMA = 2
 _OLDER = ("1",)
 _JUMP = 600.0
 """Seconds between two writes: after more of them, or less than none, the clock was set."""
+_SERVER_TIME = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS double precision)"
 _CLOCK_SAMPLES = 16
 """Latest reports of a host that its clock is compared by."""
 
@@ -122,7 +123,7 @@ class Store:
         A path, ``sqlite:///PATH``, ``:memory:``, or ``postgresql://USER@HOST/NAME``.
     retention
         Seconds after which all of them are forgotten; None keeps them for ever. For an hour after
-        the clock was set nothing is.
+        the clock was set, or after ten minutes without a sample, nothing is.
     busy
         Seconds to wait for another writer; PostgreSQL gets twice as long for a statement that
         writes, and for a host that does not answer.
@@ -280,13 +281,17 @@ class Store:
         samples
             With the time of the sender's clock.
         received
-            When they came, by the clock of whoever calls this; None: now.
+            When they came, by the clock of whoever calls this; None: now, by the server's clock
+            where there is one, so that hosts whose clocks differ agree.
         """
-        now = time.time() if received is None else received
         rows = []
         with self._lock:
+            if not math.isfinite(self._written):  # what was written before is not forgotten at once
+                before = self.newest()
+                self._written = -math.inf if before is None else before
             layouts = dict(self._layouts)  # those of this write are known once it is committed
             with self._begin() as connection:
+                now = self._now(connection) if received is None else received
                 for sample in samples:
                     names = tuple(sorted(sample.features))
                     values = np.array([sample.features[name] for name in names], "<f8")
@@ -308,6 +313,16 @@ class Store:
         if self.retention is not None and self._is_time_to_prune(now, self.retention):
             self.prune(now)
         return len(rows)
+
+    @property
+    def has_clock(self) -> bool:
+        """Whether there is a server whose clock is the same for all hosts that write."""
+        return not self._is_sqlite
+
+    def _now(self, connection: Any) -> float:
+        if self._is_sqlite:
+            return time.time()
+        return float(connection.execute(self._sa.text(_SERVER_TIME)).scalar_one())
 
     def _is_time_to_prune(self, now: float, retention: float) -> bool:
         """Once a minute; not for an hour after the clock was set, because it may be set back."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from postgres import postgres  # noqa: F401
+from pyroute.control.loop import Loop
 from pyroute.control.store import DecisionRow, ForecastRow, Reports, Sample, Store, StoreError
 from pyroute.serve import SourceError, open_source
 from pyroute.serve.control import TURNS
@@ -124,6 +125,38 @@ def test_a_clock_that_jumps_ahead_forgets_nothing(store):
     for when in range(900, 9000, 100):  # a clock that is right goes on to forget
         store.write([sample(when, a=when)], received=when)
     assert min(store.read(0.0, 9001.0)["a"].to_pylist()) >= 9000 - 1000 - 100 - 60
+
+
+def test_a_restart_under_a_wrong_clock_forgets_nothing(store):
+    """A clock that is a month ahead when control begins may be set back."""
+    for when in range(0, 200, 10):
+        store.write([sample(when, a=when)], received=when)
+    with Store.open(place(store), retention=1000.0) as again:
+        for when in range(0, 600, 10):
+            again.write([sample(when, a=-1.0)], received=30 * 86400.0 + when)
+    assert store.read(0.0, 1000.0)["a"].to_pylist() == [*range(0, 200, 10)]
+    with Store.open(place(store), retention=1000.0) as again:  # right away: nothing is in doubt
+        again.write([sample(0.0, a=-1.0)], received=30 * 86400.0 + 600.0)
+    assert len(store.read(0.0, 1000.0)) == 0
+
+
+def test_a_reporter_whose_clock_is_ahead_forgets_nothing(postgres):  # noqa: F811
+    """A host that is a month ahead writes through a loop: what others wrote stays."""
+    with Store.open(postgres) as store, Store.open(postgres) as other:
+        assert store.has_clock
+        store.write([sample(time.time(), "right", a=1.0)])
+        ahead = time.time() + 30 * 86400.0
+        collect = lambda: [Sample(ahead, "ahead", "w1", {"service_ms": 5.0})]  # noqa: E731
+        Loop("t/a->b", ["w1"], [collect], store=other, clock=lambda: ahead).step()
+        assert store.prune(time.time()) == 0
+        offsets = store.offsets()
+        assert offsets["right"] == pytest.approx(0.0, abs=60.0)
+        assert offsets["ahead"] == pytest.approx(-30 * 86400.0, abs=60.0)
+        when = store.read(0.0, math.inf)["time"].to_pylist()
+        assert when == pytest.approx([time.time()] * 2, abs=60.0)
+        with store._begin() as connection:
+            for table in ("samples", "events"):
+                connection.exec_driver_sql(f"DELETE FROM {table}")
 
 
 def test_decisions_and_events(store):
