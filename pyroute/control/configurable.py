@@ -25,6 +25,7 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -90,6 +91,11 @@ def attach(store: ConfigStore, part: DynamicConfigurable) -> Watch:
     return store.watch(part.config_path(), changed)
 
 
+def bits_for(tasks: int) -> int:
+    """Bits of a circle on which a twentieth of an even share is an identifier; at least 10."""
+    return min(22, max(10, math.ceil(math.log2(32 * tasks))))
+
+
 def with_shares(grouping: DynamicGrouping, shares: Sequence[float]) -> DynamicGrouping:
     """The circle for other shares: the fewest identifiers change, unless it would come in bursts.
 
@@ -104,12 +110,15 @@ def with_shares(grouping: DynamicGrouping, shares: Sequence[float]) -> DynamicGr
 
 def burst(grouping: DynamicGrouping) -> float:
     """By how many records any run of the circle can differ from its tasks' shares."""
-    owners, worst = grouping.owners, 0.0
-    for task in np.unique(owners):
-        mine = owners == task
-        ahead = np.cumsum(mine - mine.mean())
-        worst = max(worst, float(max(ahead.max(), 0.0) - min(ahead.min(), 0.0)))
-    return worst
+    owners = grouping.owners
+    counts = np.unique(owners, return_counts=True)[1]
+    first = np.cumsum(counts) - counts
+    at = np.argsort(owners, kind="stable")  # of each task its identifiers, one task after another
+    number = np.arange(owners.size) - np.repeat(first, counts)
+    share = np.repeat(counts / owners.size, counts)
+    before = number - at * share  # how far the task is ahead of its share, before its identifier
+    most = np.maximum.reduceat(before + 1.0 - share, first)
+    return float((most - np.minimum.reduceat(before, first)).max())
 
 
 def to_document(grouping: DynamicGrouping, tasks: Sequence[str]) -> dict[str, Any]:
@@ -165,10 +174,13 @@ class SplitRatio:
         Name of the document, see `edge_name`.
     tasks
         How many; they share evenly until a document says otherwise.
+    bits
+        Of the circle until then; None: `bits_for` so many tasks.
     """
 
-    def __init__(self, path: str, tasks: int, *, bits: int = 10) -> None:
+    def __init__(self, path: str, tasks: int, *, bits: int | None = None) -> None:
         self._path, self._tasks = path, tasks
+        bits = bits_for(tasks) if bits is None else bits
         self.grouping = DynamicGrouping.from_ratio([1.0] * tasks, bits=bits)
         self.updates = 0
 

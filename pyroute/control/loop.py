@@ -23,7 +23,7 @@ import numpy.typing as npt
 from pyroute.control import policies
 from pyroute.control.backtest import Backtest, error_ratio
 from pyroute.control.config_store import ConfigStore, MalformedError, StaleVersionError
-from pyroute.control.configurable import from_document, to_document, with_shares
+from pyroute.control.configurable import bits_for, from_document, to_document, with_shares
 from pyroute.control.policies import Forecast, Guard, Measurement, Memory, Statistics
 from pyroute.control.store import DecisionRow, ForecastRow, Sample, Store
 from pyroute.dynamic_grouping import DynamicGrouping
@@ -150,6 +150,8 @@ class Loop:
     retrain, retrain_every
         Makes a new model from the history, in a thread; it takes the place of the old one if it is
         better on the periods that are remembered.
+    bits
+        Of the circle; None: `bits_for` so many workers.
     clock, ticks
         Wall clock and monotonic clock.
     """
@@ -170,7 +172,7 @@ class Loop:
         retrain: Callable[[History], Model] | None = None,
         retrain_every: float = 600.0,
         backtest: Backtest | None = None,
-        bits: int = 10,
+        bits: int | None = None,
         remember: int = 240,
         stale: float = 3.0,
         cost: Callable[[], float] | None = None,
@@ -183,7 +185,8 @@ class Loop:
         self._sources = list(sources)
         self._config, self._store = config, store
         self.policy: policies.Policy = policy or policies.WaterFilling()
-        self.guard = replace(guard or Guard(), resolution=1.0 / (1 << bits))
+        self._bits = bits_for(len(self.workers)) if bits is None else bits
+        self.guard = replace(guard or Guard(), resolution=1.0 / (1 << self._bits))
         self.model = model
         self._weights = None if weights is None else Path(weights)
         self._load, self._weights_mark = load or _load, (0, 0)
@@ -195,7 +198,7 @@ class Loop:
         self._clock, self._ticks = clock, ticks
         self._stale = stale
         self._memory = Memory()
-        self._grouping = DynamicGrouping.from_ratio([1.0] * len(self.workers), bits=bits)
+        self._grouping = DynamicGrouping.from_ratio([1.0] * len(self.workers), bits=self._bits)
         self.version = 0
         self._adopted = config is None
         self._rows: deque[tuple[dict[str, dict[str, float]], dict[str, float]]] = deque(
@@ -301,6 +304,10 @@ class Loop:
                 grouping, names = from_document(document.value, len(self.workers))
                 if names not in (list(self.workers), [str(i) for i in range(len(names))]):
                     raise ValueError(f"tasks: expected {list(self.workers)}, got {names}")
+                if grouping.bits < self._bits:  # it cannot say what so many workers need
+                    found = grouping.shares()
+                    shares = [found.get(task, 0.0) for task in range(len(names))]
+                    grouping = DynamicGrouping.from_ratio(shares, bits=self._bits)
                 self._grouping = grouping
             self._adopted = True
         except MalformedError as error:
@@ -339,7 +346,8 @@ class Loop:
     def _keep(self, samples: list[Sample], wall: float, problems: dict[str, str]) -> None:
         if self._store is None or not samples:
             return
-        self._kept(lambda store: store.write(samples, received=wall), problems)
+        received = None if self._store.has_clock else wall
+        self._kept(lambda store: store.write(samples, received=received), problems)
 
     def _kept(self, work: Callable[[Store], object], problems: dict[str, str]) -> None:
         """Write to the store; one that fails is left alone for ten times as long as that took.
@@ -376,6 +384,10 @@ class Loop:
                 for name, value in sample.features.items():
                     if math.isfinite(value):
                         machines.setdefault(name, []).append(value)
+        for worker, features in merged.items():
+            # A process that lives is no answer: one that stands still is as good as gone.
+            if not _TOLD.isdisjoint(features):
+                self._heard[worker] = now
         seen = {}
         for worker in self.workers:
             seen[worker] = self._measured(worker, merged, hosts, now, problems)
@@ -399,9 +411,7 @@ class Loop:
         now: float,
         problems: dict[str, str],
     ) -> Measurement:
-        # A process that lives is no answer: one that stands still is as good as gone.
-        if not _TOLD.isdisjoint(merged.get(worker, ())):
-            self._heard[worker] = now
+        if self._heard.get(worker) == now and worker in merged:
             found = measurement(merged[worker], hosts.get(worker, ""))
             wrong = [
                 name
@@ -419,7 +429,7 @@ class Loop:
         last = self._last.get(worker, Measurement())
         if age <= self._stale * self.guard.period:
             return Measurement(host=last.host)
-        if len(self._heard) and any(self._heard[w] >= now for w in self._heard):
+        if any(heard >= now for heard in self._heard.values()):
             # Others report: this one is gone, or so slow that it cannot.
             problems[f"worker {worker}"] = f"silent for {age:.3g} s"
             return Measurement(backlog=max(1.0, last.backlog), silent=age, host=last.host)

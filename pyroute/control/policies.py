@@ -158,7 +158,8 @@ def seconds_per_record(statistics: Statistics, forecast: Forecast | None) -> dic
     one long record is no news, so silence counts from `PATIENCE` usual records on.
     """
     served = [seen.service for seen in statistics.workers.values() if seen.service > 0]
-    usual = stats.median(served) if served else 0.0
+    # Of an even number the lower middle one: where half are sick, the mean of both is nobody's.
+    usual = stats.median_low(served) if served else 0.0
     found = {}
     for name, seen in statistics.workers.items():
         value = NAN if forecast is None else forecast.values.get(name, NAN)
@@ -184,7 +185,7 @@ def levelled(
     """
     if not seconds:
         return {}
-    middle = stats.median(seconds.values())
+    middle = stats.median_low(seconds.values())
     usual = 0.95 / max(1, len(ratio))
     out = {}
     for name, value in seconds.items():
@@ -247,7 +248,7 @@ class BanOnResidual:
         del forecast, now
         workers = statistics.workers
         seconds = seconds_per_record(statistics, None)
-        usual = stats.median(seconds.values()) if seconds else 0.0
+        usual = stats.median_low(seconds.values()) if seconds else 0.0
         wrong = {}
         for name, residuals in statistics.residuals.items():
             known = [value for value in residuals if math.isfinite(value)]
@@ -259,13 +260,15 @@ class BanOnResidual:
             threshold = max(self.q * spread, self.least * usual)
             if known[-1] - centre > threshold:
                 wrong[name] = known[-1]
-        # Banned for long, a worker has no residual; it is sick while it is slow.
+        # Banned for long, or dead, a worker has no residual; it is sick while it is slow.
         little = 0.5 / max(1, len(ratio))
         slow = (1 + self.least) * usual
         wrong |= {
             name: value
             for name, value in seconds.items()
-            if usual and ratio.get(name, 1.0) < little and value > slow
+            if usual
+            and value > slow
+            and (ratio.get(name, 1.0) < little or value == workers[name].silent)
         }
         sick = frozenset(name for name in wrong if name in workers)
         hosts = {workers[name].host or name for name in sick}
@@ -296,7 +299,7 @@ class PredictedValue:
         del now
         seconds = seconds_per_record(statistics, forecast)
         names = dict.fromkeys([*ratio, *statistics.workers])
-        usual = stats.median(seconds.values()) if seconds else 0.0
+        usual = stats.median_low(seconds.values()) if seconds else 0.0
         little = 0.5 / max(1, len(names))
         sick = frozenset(
             name
@@ -403,14 +406,14 @@ def _capped(shares: Mapping[str, float], most: Mapping[str, float]) -> dict[str,
 def _hopeless(seconds: Mapping[str, float], factor: float) -> frozenset[str]:
     if not seconds:
         return frozenset()
-    usual = stats.median(seconds.values())
+    usual = stats.median_low(seconds.values())
     return frozenset(name for name, value in seconds.items() if value > factor * usual)
 
 
 def _speeds(seconds: Mapping[str, float]) -> str:
     if not seconds:
         return "nothing is known"
-    usual = stats.median(seconds.values())
+    usual = stats.median_low(seconds.values())
     odd = {name: value / usual for name, value in seconds.items() if value != usual}
     if not odd:
         return "all alike"
@@ -569,7 +572,7 @@ class Guard:
         Periods without records for a worker that is bypassed, doubled each time that it does not
         even do what it gets on trial, up to the longest.
     probe
-        Share of a worker that is on trial.
+        Share of a worker that is on trial; at most a twentieth of an even share.
     min_healthy
         Part of the workers that stays in service whatever is measured or predicted.
     changes_per_minute
@@ -730,11 +733,12 @@ class Guard:
         if all(name in bans for name in shares):
             return dict(ratio)
         # Nobody in service is left without any record, or nothing would be known of it.
-        served = {name: max(share, self.probe) for name, share in shares.items()}
+        probe = min(self.probe, 0.05 / len(shares))
+        served = {name: max(share, probe) for name, share in shares.items()}
         rest = normalised({name: 0.0 if name in bans else served[name] for name in shares})
-        part = 1.0 - self.probe * len(trial)
+        part = 1.0 - probe * len(trial)
         return {
-            name: self.probe if name in trial else (0.0 if name in bans else rest[name] * part)
+            name: probe if name in trial else (0.0 if name in bans else rest[name] * part)
             for name in shares
         }
 

@@ -36,6 +36,7 @@ SCHEMA = 2
 _OLDER = ("1",)
 _JUMP = 600.0
 """Seconds between two writes: after more of them, or less than none, the clock was set."""
+_SERVER_TIME = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS double precision)"
 _CLOCK_SAMPLES = 16
 """Latest reports of a host that its clock is compared by."""
 
@@ -122,9 +123,10 @@ class Store:
         A path, ``sqlite:///PATH``, ``:memory:``, or ``postgresql://USER@HOST/NAME``.
     retention
         Seconds after which all of them are forgotten; None keeps them for ever. For an hour after
-        the clock was set nothing is.
+        the clock was set, or after ten minutes without a sample, nothing is.
     busy
-        Seconds to wait for another writer.
+        Seconds to wait for another writer; PostgreSQL gets twice as long for a statement that
+        writes, and for a host that does not answer.
     make
         Whether to make the tables where there are none. Without, a place that is no store is
         refused, and is not changed.
@@ -149,8 +151,7 @@ class Store:
             if self.url == "sqlite://":
                 options["poolclass"] = sa.pool.StaticPool
         else:
-            wait = max(2, math.ceil(busy))
-            options |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": wait}}
+            options |= {"pool_pre_ping": True, "connect_args": _patience(sa, self.url, busy)}
         try:
             self._engine = sa.create_engine(self.url, **options)
         except ImportError as error:
@@ -265,6 +266,11 @@ class Store:
     def _begin(self) -> _Transaction:
         return _Transaction(self)
 
+    def _take_time(self, connection: Any) -> None:
+        """What reads or forgets a week may take longer than what a loop waits for."""
+        if not self._is_sqlite:
+            connection.execute(self._sa.text("SET LOCAL statement_timeout = 0"))
+
     # writing -----------------------------------------------------------------------------------
 
     def write(self, samples: Iterable[Sample], *, received: float | None = None) -> int:
@@ -275,29 +281,48 @@ class Store:
         samples
             With the time of the sender's clock.
         received
-            When they came, by the clock of whoever calls this; None: now.
+            When they came, by the clock of whoever calls this; None: now, by the server's clock
+            where there is one, so that hosts whose clocks differ agree.
         """
-        now = time.time() if received is None else received
         rows = []
-        with self._lock, self._begin() as connection:
-            for sample in samples:
-                names = tuple(sorted(sample.features))
-                values = np.array([sample.features[name] for name in names], "<f8")
-                rows.append(
-                    {
-                        "host": sample.host,
-                        "worker": sample.worker,
-                        "sent": float(sample.time),
-                        "received": float(now),
-                        "layout": self._layout_id(connection, names),
-                        "data": values.tobytes(),
-                    }
-                )
-            if rows:
-                connection.execute(self._samples.insert(), rows)
+        with self._lock:
+            if not math.isfinite(self._written):  # what was written before is not forgotten at once
+                before = self.newest()
+                self._written = -math.inf if before is None else before
+            layouts = dict(self._layouts)  # those of this write are known once it is committed
+            with self._begin() as connection:
+                now = self._now(connection) if received is None else received
+                for sample in samples:
+                    names = tuple(sorted(sample.features))
+                    values = np.array([sample.features[name] for name in names], "<f8")
+                    if names not in layouts:
+                        layouts[names] = self._layout_id(connection, names)
+                    rows.append(
+                        {
+                            "host": sample.host,
+                            "worker": sample.worker,
+                            "sent": float(sample.time),
+                            "received": float(now),
+                            "layout": layouts[names],
+                            "data": values.tobytes(),
+                        }
+                    )
+                if rows:
+                    connection.execute(self._samples.insert(), rows)
+            self._layouts = layouts
         if self.retention is not None and self._is_time_to_prune(now, self.retention):
             self.prune(now)
         return len(rows)
+
+    @property
+    def has_clock(self) -> bool:
+        """Whether there is a server whose clock is the same for all hosts that write."""
+        return not self._is_sqlite
+
+    def _now(self, connection: Any) -> float:
+        if self._is_sqlite:
+            return time.time()
+        return float(connection.execute(self._sa.text(_SERVER_TIME)).scalar_one())
 
     def _is_time_to_prune(self, now: float, retention: float) -> bool:
         """Once a minute; not for an hour after the clock was set, because it may be set back."""
@@ -307,8 +332,6 @@ class Store:
         return now - self._pruned > min(60.0, retention)
 
     def _layout_id(self, connection: Any, names: tuple[str, ...]) -> int:
-        if names in self._layouts:
-            return self._layouts[names]
         text, table = json.dumps(names), self._layout
         wanted = self._sa.select(table.c.id).where(table.c.names == text)
         found = connection.execute(wanted).scalar()
@@ -317,7 +340,6 @@ class Store:
             insert = import_module(f"sqlalchemy.dialects.{kind}").insert
             connection.execute(insert(table).values(names=text).on_conflict_do_nothing())
             found = connection.execute(wanted).scalar_one()
-        self._layouts[names] = int(found)
         return int(found)
 
     def prune(self, now: float) -> int:
@@ -327,6 +349,7 @@ class Store:
         self._pruned = now
         before = now - self.retention
         with self._lock, self._begin() as connection:
+            self._take_time(connection)
             gone = connection.execute(
                 self._samples.delete().where(self._samples.c.received < before)
             ).rowcount
@@ -475,6 +498,7 @@ class Store:
         if worker is not None:
             query = query.where(table.c.worker == worker)
         with self._lock, self._begin() as connection:
+            self._take_time(connection)
             rows = list(connection.execute(query.order_by(table.c.id)))
             used = {row.layout for row in rows}
             found = connection.execute(self._sa.select(self._layout.c.id, self._layout.c.names))
@@ -610,11 +634,21 @@ class _Transaction:
     def _plain(self, error: BaseException) -> StoreError:
         first = str(getattr(error, "orig", None) or error).strip().split("\n")[0]
         help_text = ""
-        if "locked" in first:
+        if "locked" in first or "lock timeout" in first:
             help_text = ": another process is writing to it"
         elif "malformed" in first or "not a database" in first:
             help_text = ": move the file away, a new one will be made"
         return StoreError(f"{self._store.name}: {first}{help_text}")
+
+
+def _patience(sa: Any, url: str, busy: float) -> dict[str, Any]:
+    """How long PostgreSQL is waited for; what the URL says of it holds."""
+    given = sa.engine.make_url(url).query
+    wait = 1000 * max(2, math.ceil(busy))
+    bounds = f"-c lock_timeout={max(1, round(1000 * busy))} -c statement_timeout={2 * wait}"
+    own = {"connect_timeout": wait // 1000, "tcp_user_timeout": 2 * wait}
+    left = {name: value for name, value in own.items() if name not in given}
+    return left | {"options": f"{bounds} {given.get('options', '')}".strip()}
 
 
 def _tune(connection: Any, record: Any) -> None:  # noqa: ARG001

@@ -8,6 +8,8 @@ import time
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import pyroute as pr
 from pyroute.control import ConfigStore, Loop, SplitRatio, Store, edge_name
@@ -185,6 +187,57 @@ def test_a_change_does_not_come_in_bursts():
     assert changed.shares() == pr.DynamicGrouping.from_ratio([7, 3, 2]).shares()
 
 
+@given(st.lists(st.floats(0.0, 10.0), min_size=1, max_size=8).filter(any), st.integers(2, 9))
+def test_burst_is_what_it_says(ratio, bits):
+    grouping = pr.DynamicGrouping.from_ratio([1.0] * len(ratio), bits=bits).with_ratio(ratio)
+    worst = 0.0
+    for task in set(grouping.owners.tolist()):
+        mine = grouping.owners == task
+        ahead = np.cumsum(mine - mine.mean())
+        worst = max(worst, max(ahead.max(), 0.0) - min(ahead.min(), 0.0))
+    assert burst(grouping) == pytest.approx(worst, abs=1e-9)
+
+
+@pytest.mark.parametrize("count", [150, 300, 2000])
+def test_many_workers(count, config):
+    """A third is gone: each gets a little on trial, and all of them together not much."""
+    names = [f"w{number}" for number in range(count)]
+    service = dict.fromkeys(names, 5.0)
+    now = [0.0]
+
+    def collect():
+        return [
+            Sample(now[0], "h", name, {"service_ms": each, "records_per_s": 10.0, "backlog": 0.0})
+            for name, each in service.items()
+        ]
+
+    loop = Loop(NAME, names, [collect], config=config, ticks=lambda: now[0])
+    config.put(NAME, {"ratio": [1] * count, "tasks": names}, 0)  # on a circle of 10 bits
+
+    def turn(times):
+        for _ in range(times):
+            now[0] += 1.0
+            status = loop.step()
+        return status
+
+    turn(1)
+    gone = names[: count // 3]
+    for name in gone:
+        del service[name]
+    turn(5)
+    tried = 0
+    for _ in range(10):
+        ratio = turn(1).ratio
+        assert math.fsum(ratio.values()) == pytest.approx(1.0)
+        assert min(ratio[name] for name in names[len(gone) :]) > 1.0 / count
+        assert max(ratio[name] for name in gone) <= 0.1 / count
+        tried += min(ratio[name] for name in gone) > 0
+    assert tried
+    service |= dict.fromkeys(gone, 5.0)
+    ratio = turn(60).ratio
+    assert max(ratio.values()) - min(ratio.values()) <= 1.001 / (1 << loop.grouping.bits)
+
+
 # What can go wrong -----------------------------------------------------------------------------
 
 
@@ -304,14 +357,16 @@ def test_a_worker_that_reports_nan():
     assert world.turn(3).ratio == kept
 
 
-def test_a_worker_that_goes_and_comes():
-    world = World()
+@pytest.mark.parametrize("policy", sorted({*p.ALL} - {"none"}))
+@pytest.mark.parametrize("worker", ["w0", "w3"])
+def test_a_worker_that_goes_and_comes(worker, policy):
+    world = World(policy=p.make(policy))
     world.turn(2)
-    del world.service["w3"]
+    del world.service[worker]
     status = world.turn(8)
-    assert status.ratio["w3"] <= p.Guard().probe * 1.1
-    assert "silent" in status.problems["worker w3"]
-    world.service["w3"] = 5.0
+    assert status.ratio[worker] <= p.Guard().probe * 1.1
+    assert "silent" in status.problems[f"worker {worker}"]
+    world.service[worker] = 5.0
     assert is_even(world.turn(25).ratio)
 
 

@@ -151,6 +151,29 @@ def test_nan_keeps_its_share():
         assert math.fsum(proposal.shares.values()) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("policy", NAMED[1:])
+@pytest.mark.parametrize("workers", [2, 10])
+def test_exactly_half_is_sick(policy, workers):
+    """The middle between the sick and the well is neither."""
+    half = workers // 2
+    statistics = seen(*[0.005] * half, *[0.0074] * half)  # not much slower: nobody is
+    assert policy(statistics, None, even_of(statistics), 0.0).shares == even_of(statistics)
+    turns = Turns(policy=policy, workers=workers)
+    well = seen(*[0.005] * workers)
+    for slow in (0.05, 0.5):
+        statistics = seen(*[0.005] * half, *[slow] * half)
+        residuals = {
+            name: [0.0, 0.0, 0.0, each.service - 0.005] for name, each in well.workers.items()
+        }
+        residuals |= {
+            name: [0.0, 0.0, 0.0, each.service - 0.005] for name, each in statistics.workers.items()
+        }
+        for _ in range(2):
+            turns.turn(dataclasses.replace(statistics, residuals=residuals))
+        sick = [chr(97 + half + i) for i in range(half)]
+        assert max(turns.ratio[name] for name in sick) < 0.2 / workers
+
+
 def test_silence_is_slow():
     workers = {
         "a": p.Measurement(NAN, 100.0, 0.0, backlog=50, silent=2.0),
@@ -158,7 +181,7 @@ def test_silence_is_slow():
         "c": p.Measurement(0.005, 100.0, 100.0, backlog=1, silent=0.01),  # one longer record
     }
     statistics = p.Statistics(0.0, workers)
-    for policy in (p.Proportional(), p.WaterFilling(), p.PredictedValue()):
+    for policy in (p.Proportional(), p.WaterFilling(), p.PredictedValue(), p.BanOnResidual()):
         assert policy(statistics, None, p.even(workers), 0.0).sick == {"a"}
 
 

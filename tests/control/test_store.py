@@ -3,11 +3,13 @@
 import math
 import sqlite3
 import threading
+import time
 
 import numpy as np
 import pytest
 
 from postgres import postgres  # noqa: F401
+from pyroute.control.loop import Loop
 from pyroute.control.store import DecisionRow, ForecastRow, Reports, Sample, Store, StoreError
 from pyroute.serve import SourceError, open_source
 from pyroute.serve.control import TURNS
@@ -42,6 +44,14 @@ def test_reads_what_was_written(store):
     assert math.isnan(table["c"][0].as_py())
     assert table["sent"].to_pylist() == [1.0, 2.0]
     assert table["received"].to_pylist() == [10.0, 10.0]
+
+
+def test_a_write_that_failed_leaves_nothing_behind(store):
+    """Names of features that it wrote down are gone with it: the next one writes them again."""
+    with pytest.raises(ValueError, match="could not convert"):
+        store.write([sample(1.0, new=1.0), sample(1.0, other="x")], received=1.0)
+    assert store.write([sample(2.0, new=2.0)], received=2.0) == 1
+    assert store.read(0.0, 3.0)["new"].to_pylist() == [2.0]
 
 
 def test_window_host_worker_and_features(store):
@@ -115,6 +125,38 @@ def test_a_clock_that_jumps_ahead_forgets_nothing(store):
     for when in range(900, 9000, 100):  # a clock that is right goes on to forget
         store.write([sample(when, a=when)], received=when)
     assert min(store.read(0.0, 9001.0)["a"].to_pylist()) >= 9000 - 1000 - 100 - 60
+
+
+def test_a_restart_under_a_wrong_clock_forgets_nothing(store):
+    """A clock that is a month ahead when control begins may be set back."""
+    for when in range(0, 200, 10):
+        store.write([sample(when, a=when)], received=when)
+    with Store.open(place(store), retention=1000.0) as again:
+        for when in range(0, 600, 10):
+            again.write([sample(when, a=-1.0)], received=30 * 86400.0 + when)
+    assert store.read(0.0, 1000.0)["a"].to_pylist() == [*range(0, 200, 10)]
+    with Store.open(place(store), retention=1000.0) as again:  # right away: nothing is in doubt
+        again.write([sample(0.0, a=-1.0)], received=30 * 86400.0 + 600.0)
+    assert len(store.read(0.0, 1000.0)) == 0
+
+
+def test_a_reporter_whose_clock_is_ahead_forgets_nothing(postgres):  # noqa: F811
+    """A host that is a month ahead writes through a loop: what others wrote stays."""
+    with Store.open(postgres) as store, Store.open(postgres) as other:
+        assert store.has_clock
+        store.write([sample(time.time(), "right", a=1.0)])
+        ahead = time.time() + 30 * 86400.0
+        collect = lambda: [Sample(ahead, "ahead", "w1", {"service_ms": 5.0})]  # noqa: E731
+        Loop("t/a->b", ["w1"], [collect], store=other, clock=lambda: ahead).step()
+        assert store.prune(time.time()) == 0
+        offsets = store.offsets()
+        assert offsets["right"] == pytest.approx(0.0, abs=60.0)
+        assert offsets["ahead"] == pytest.approx(-30 * 86400.0, abs=60.0)
+        when = store.read(0.0, math.inf)["time"].to_pylist()
+        assert when == pytest.approx([time.time()] * 2, abs=60.0)
+        with store._begin() as connection:
+            for table in ("samples", "events"):
+                connection.exec_driver_sql(f"DELETE FROM {table}")
 
 
 def test_decisions_and_events(store):
@@ -353,6 +395,30 @@ def test_wrong_url():
 def test_no_folder(tmp_path):
     with pytest.raises(StoreError, match="unable to open"):
         Store.open(tmp_path / "missing" / "x.db")
+
+
+def test_postgresql_never_keeps_a_writer_waiting(postgres):  # noqa: F811
+    """Neither for a lock nor for a statement; what reads much may take its time."""
+    with Store.open(postgres, busy=0.2) as store, Store.open(postgres) as other:
+        with other._begin() as connection:
+            connection.exec_driver_sql("LOCK TABLE samples IN ACCESS EXCLUSIVE MODE")
+            begun = time.monotonic()
+            with pytest.raises(StoreError, match=r"lock timeout: another process is writing"):
+                store.write([sample(1.0, a=1.0)])
+            assert time.monotonic() - begun < 10.0
+        with pytest.raises(StoreError, match="statement timeout"), store._begin() as connection:
+            connection.exec_driver_sql("SELECT pg_sleep(60)")
+        with store._begin() as connection:
+            store._take_time(connection)
+            assert connection.exec_driver_sql("SHOW statement_timeout").scalar() == "0"
+            found = connection.connection.dbapi_connection.info.get_parameters()
+            assert found["tcp_user_timeout"] == "4000"
+        assert store.write([sample(1.0, a=1.0)], received=1.0) == 1
+        store.prune(1e9)
+    longer = f"{postgres}?options=-c%20lock_timeout%3D7s&connect_timeout=9"
+    with Store.open(longer) as store, store._begin() as connection:
+        assert connection.exec_driver_sql("SHOW lock_timeout").scalar() == "7s"
+        assert connection.exec_driver_sql("SHOW statement_timeout").scalar() == "10s"
 
 
 def test_server_that_is_away():
