@@ -542,7 +542,7 @@ class Bolt(_Child):
         return len(self._events) + self._left
 
     @contextlib.contextmanager
-    def _counted(self, records: int) -> Iterator[None]:
+    def _timed(self, records: int) -> Iterator[None]:
         """Around a call of `process`."""
         with self._busy():
             if self._counters is None:
@@ -607,7 +607,7 @@ class Bolt(_Child):
             done += len(portion)
             began = self.now()
             self._left = len(records) - done
-            with self._counted(len(portion)):
+            with self._timed(len(portion)):
                 self._process_all(portion)
             each = (self.now() - began) / len(portion)
             self._seconds_each = max(1e-9, (self._seconds_each + each) / 2)
