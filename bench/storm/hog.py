@@ -173,6 +173,8 @@ def run(
     (folder / "stop").touch()
     cluster.wait_for("all acked or failed", lambda: progress(folder)[0])
     _, sent, failed = progress(folder)
+    # Also what was failed is done in the end; tasks write twice a second what they have taken.
+    cluster.wait_for("the last counts", lambda: sum(split.taken(folder, first, TASKS)) >= sent)
     lines = said.read_text().splitlines() if said.exists() else []
     statuses = [json.loads(line) for line in lines]
     ratios = [
