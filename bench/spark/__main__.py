@@ -101,7 +101,7 @@ def main() -> int:
         if raw is None:
             failed += 1
             continue
-        if arguments.write:
+        if arguments.write and "absent" not in raw["result"]:  # nothing is no reason to forget
             page.save(name, raw)
             page.write({each: module(each).show for each in SECTIONS})
         section = page.section_of(module(name).show, raw)
