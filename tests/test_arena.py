@@ -490,6 +490,49 @@ def test_command_gives_json(tmp_path, command):
     assert [each["policy"] for each in document["results"]] == list(pr.policies.ALL)
 
 
+def test_command_reads_what_analyze_reads(tmp_path, command):
+    """Every format, several files, and keys as text: the same records, the same results."""
+    import importlib
+    import json
+
+    pa = pytest.importorskip("pyarrow")
+    csv = importlib.import_module("pyarrow.csv")
+    parquet = importlib.import_module("pyarrow.parquet")
+    values, costs = pr.workloads.timed_items(2000, items=50)
+    table = pa.table({"op": values, "us": costs, "at": np.arange(2000) * 5.0})
+    (tmp_path / "halves").mkdir()
+    for half in (0, 1):
+        parquet.write_table(table.slice(1000 * half, 1000), tmp_path / f"halves/{half}.parquet")
+    csv.write_csv(table, tmp_path / "spans.csv", csv.WriteOptions(delimiter=";"))
+    lines = "".join(f"{json.dumps(row)}\n" for row in table.to_pylist())
+    (tmp_path / "spans.jsonl").write_text(lines)
+    with pa.ipc.new_stream(tmp_path / "spans.arrows", table.schema) as to:
+        to.write_table(table)
+    parquet.write_table(table, tmp_path / "spans.parquet")
+    columns = ("--key", "op", "--cost", "us", "--arrival", "at", "--policy", "POSG", "--json")
+    found = {}
+    for name, *more in (
+        ("spans.parquet",),
+        ("halves",),
+        ("halves/*.parquet",),
+        ("spans.csv", "--delimiter", ";"),
+        ("spans.jsonl",),
+        ("spans.arrows",),
+    ):
+        code, out, err = command(tmp_path / name, *more, *columns)
+        assert (code, err) == (0, "")
+        document = json.loads(out)
+        assert (document["trace"]["records"], document["trace"]["keys"]) == (
+            2000,
+            len(set(values.tolist())),
+        )
+        found[name] = [
+            {k: v for k, v in one.items() if k not in ("rate", "decision_ns")}
+            for one in document["results"]
+        ]
+    assert all(one == found["spans.parquet"] for one in found.values())
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

@@ -50,11 +50,14 @@ TRACE = ["arena", "t.parquet", "--key", "customer", "--cost", "half", "--tasks",
 READINGS = ["train", "r.parquet", "--no-baselines"]
 
 CASES = [
-    (["arena", "nowhere.parquet", "--key", "k", "--cost", "c"], "no such file; expected a Parquet"),
-    (["arena", "folder", "--key", "k", "--cost", "c"], "expected a Parquet file, got a directory"),
+    (["arena", "nowhere.parquet", "--key", "k", "--cost", "c"], "no such file or directory"),
+    (["arena", "folder", "--key", "k", "--cost", "c"], "expected files in the directory, got none"),
     (["arena", "t.parquet"], "--key and --cost: expected both with a FILE"),
     (["arena", "--key", "k"], "--key: expected a FILE with it"),
-    (["arena", "t.parquet", "--key", "no", "--cost", "half"], "t.parquet: column: expected one of"),
+    (
+        ["arena", "t.parquet", "--key", "no", "--cost", "half"],
+        "t.parquet: no column 'no'",
+    ),
     (["arena", "t.parquet", "--key", "customer", "--cost", "customer"], "t.parquet: "),
     (["arena", "t.parquet", "--key", "customer", "--cost", "less"], "finite numbers >= 0"),
     (["arena", "t.parquet", "--key", "customer", "--cost", "odd"], "finite numbers >= 0"),
@@ -67,6 +70,8 @@ CASES = [
     ([*TRACE, "--speed", "1", "--speed", "0"], "speeds: expected finite numbers above 0"),
     ([*TRACE, "--unit", "0"], "--unit: expected more than 0"),
     ([*TRACE, "--plot", "nowhere/x.svg"], "--plot: no such directory"),
+    ([*TRACE, "--plot", "t.parquet"], "--plot: expected a file of its own"),
+    ([*TRACE, "--delimiter", ";"], "--delimiter: expected CSV with it, got parquet"),
     ([*TRACE, "--plot", "folder"], "--plot: expected a file, got the directory"),
     ([*TRACE, "--tasks", "0"], "--tasks"),
     (["train", "nowhere.parquet"], "nowhere.parquet: expected a file, got none"),

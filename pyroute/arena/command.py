@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,10 +13,13 @@ from pyroute import policies
 from pyroute.arena.plot import svg
 from pyroute.arena.replay import Cluster, Replay, replay
 from pyroute.arena.trace import Trace
-from pyroute.cli.options import Debug, Json, Quiet
+from pyroute.cli.options import Debug, Delimiter, Format, Json, Quiet, Text
 from pyroute.cli.output import CommandError, Output
-from pyroute.cli.reading import atomic, expect_place
+from pyroute.cli.reading import atomic, expect_places
 from pyroute.workloads import timed_items
+
+if TYPE_CHECKING:
+    from pyroute.analyze.source import Source
 
 __all__ = ["arena"]
 
@@ -25,11 +28,12 @@ CEILING = "full knowledge"
 
 
 def arena(
-    file: Annotated[
-        Path | None,
+    files: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="FILE",
-            help="Parquet file of records. None: the stream of the paper is generated.",
+            metavar="FILE...",
+            help="Parquet, CSV, JSON lines or Arrow files, directories, globs, or - for stdin."
+            " None: the stream of the paper is generated.",
             show_default=False,
         ),
     ] = None,
@@ -105,6 +109,9 @@ def arena(
         Path | None,
         typer.Option(metavar="FILE", help="Draw completion times over the stream, as SVG."),
     ] = None,
+    format: Format = None,  # noqa: A002
+    text: Text = False,
+    delimiter: Delimiter = None,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,  # noqa: ARG001
@@ -124,10 +131,25 @@ def arena(
     pyroute arena spans.parquet --key operation --cost duration_us --arrival ts_us --policy all
     """
     out = Output(json=json, quiet=quiet)
-    expect_place(plot, "--plot")
+    expect_places(files or (), {"--plot": plot})
     if not unit > 0:
         raise CommandError(f"--unit: expected more than 0, got {unit:g}")
-    trace = _trace(file, key, cost, arrival, size, origin, unit, limit, seed)
+    if not files:
+        for name, given in (("--key", key), ("--cost", cost), ("--arrival", arrival)):
+            if given:
+                raise CommandError(f"{name}: expected a FILE with it, got none")
+        values, costs = timed_items(limit or 32_768, seed=seed)
+        trace = Trace.of(values, costs, name="generated")
+    elif not key or cost is None:
+        raise CommandError("--key and --cost: expected both with a FILE, got one or none")
+    else:
+        from pyroute.analyze.source import Source
+
+        named = {"cost": cost, "arrival": arrival, "size": size, "origin": origin}
+        columns = [*key, *(column for column in named.values() if column is not None)]
+        texts = key if text else ()
+        source = Source.of(files, columns, kind=format, texts=texts, delimiter=delimiter)
+        trace = _trace(source, key=key, **named, unit=unit, limit=limit)
     if provisioning is not None or arrival is None:
         trace = trace.stretched(provisioning or 102.0, tasks)
     cluster = Cluster(
@@ -158,36 +180,21 @@ def arena(
     )
 
 
-def _trace(
-    file: Path | None,
-    key: list[str] | None,
-    cost: str | None,
-    arrival: str | None,
-    size: str | None,
-    origin: str | None,
-    unit: float,
-    limit: int | None,
-    seed: int,
-) -> Trace:
-    if file is None:
-        for name, given in (("--key", key), ("--cost", cost), ("--arrival", arrival)):
-            if given:
-                raise CommandError(f"{name}: expected a FILE with it, got none")
-        values, costs = timed_items(limit or 32_768, seed=seed)
-        return Trace.of(values, costs, name="generated")
-    if not key or cost is None:
-        raise CommandError("--key and --cost: expected both with a FILE, got one or none")
-    if file.is_dir():
-        raise CommandError(f"{file}: expected a Parquet file, got a directory")
+def _trace(source: Source, **columns: Any) -> Trace:
+    """The records of some files."""
+    from pyroute.analyze.source import InputError
+
+    names = [file.name for file in source.files]
+    named = names[0] if len(names) == 1 else f"{len(names)} files"
     try:
-        return Trace.read(
-            file, key=key, cost=cost, arrival=arrival, size=size, origin=origin, unit=unit,
-            limit=limit,
-        )  # fmt: skip
-    except FileNotFoundError:
-        raise CommandError(f"{file}: no such file; expected a Parquet file of records") from None
+        batches = (batch.data for batch in source.batches())
+        return Trace.read(batches, **columns, name=Path(named).stem)
+    except InputError:
+        raise
     except (OSError, ValueError, TypeError) as error:  # Arrow's are of these
-        raise CommandError(f"{file}: {error}") from error
+        raise CommandError(f"{named}: {error}") from error
+    finally:
+        source.close()
 
 
 def _names(policy: list[str] | None) -> list[str]:
