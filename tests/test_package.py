@@ -108,3 +108,12 @@ def test_security_says_what_the_hash_is_not():
     text = (ROOT / "SECURITY.md").read_text()
     assert "not collision-resistant" in text
     assert "127.0.0.1" in text
+
+
+def test_all_papers_are_cited():
+    """The four that the software implements."""
+    yaml = pytest.importorskip("yaml", reason="pyyaml is missing")
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())["references"]
+    titles = [" ".join(each["title"].split()) for each in cited]
+    assert len(set(titles)) == len(titles) == 4
+    assert all(each["authors"] for each in cited)
