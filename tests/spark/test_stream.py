@@ -19,6 +19,7 @@ from stream_job import (
     STEPS,
     count_words,
     expected,
+    full_once,
     published,
     stream,
     write_inputs,
@@ -417,6 +418,19 @@ def test_full_disk_stops_and_goes_on(spark, tmp_path):
         finish(made.start(availableNow=True))
     assert made.log.last().batch_id == 0
     finish(stream(spark, tmp_path).start(availableNow=True))
+    expect_exact(tmp_path, 3)
+
+
+def test_full_disk_of_a_task_stops_and_goes_on(spark, tmp_path):
+    """A real limit of the system, which a worker meets in the middle of a file."""
+    write_inputs(tmp_path / "in", 3)
+    func = full_once(str(tmp_path / "room"))
+    made = stream(spark, tmp_path, func=func)
+    with pytest.raises(Exception, match=r"File too large.*expected \d+ bytes written"):
+        finish(made.start(availableNow=True))
+    assert made.log.last().batch_id == 0
+    (tmp_path / "room").touch()
+    finish(stream(spark, tmp_path, func=func).start(availableNow=True))
     expect_exact(tmp_path, 3)
 
 
