@@ -16,6 +16,7 @@ Guarantees, each a test of that name in tests/spark/test_stream.py:
   moved           a key's state is with its owner before the first row that needs it
   fenced          a driver that was thought dead cannot commit, and stops
   same_job        a directory of another job, another query or a gap in the batches stops at once
+  other_rows      a number that was committed never stands for other rows
 """
 
 from __future__ import annotations
@@ -106,8 +107,9 @@ class RoutedStream:
         Keys that each task reports by name; None: twice its share of the table, at least 200.
     sink
         `(outputs, batch_id) -> None`, called after the commit with the batch's committed outputs;
-        again after a failure, so it has to be idempotent by `batch_id`. A new checkpoint (`adopt`)
-        numbers its batches from 0: a sink that remembers the old numbers has to be told.
+        again after a failure, so it has to be idempotent by `batch_id`. With a new checkpoint
+        (`adopt`) it gets the last batch of the old one again, and then batches from 0 on: a sink
+        that remembers the old numbers has to be told.
     keep
         Manifests that are kept, with their files; at least 2.
     adopt
@@ -264,7 +266,7 @@ class RoutedStream:
             if batch_id and not self.adopt:
                 raise ValueError(
                     f"directory: expected the state of batch {batch_id - 1}, got an empty one in"
-                    f" {self.directory}: the checkpoint is older than the state"
+                    f" {self.directory}: the checkpoint is ahead of the state"
                 )
             return False
         if last.query_id != query_id:

@@ -137,7 +137,7 @@ def _expect_shared(store: Store, work: Work) -> None:
     if others:
         raise FencedError(
             f"directory: expected {work.nonce}, which the driver wrote, got {others[-1]} of another"
-            f" in {work.directory}: another driver took over"
+            f" in {work.directory}: another driver took over, or this host sees another directory"
         )
     if found != work.nonce:
         raise RuntimeError(

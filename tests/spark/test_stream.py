@@ -19,6 +19,7 @@ from stream_job import (
     STEPS,
     count_words,
     expected,
+    full_once,
     published,
     stream,
     write_inputs,
@@ -323,7 +324,7 @@ def test_lost_state_stops(spark, tmp_path):
     finish(stream(spark, tmp_path).start(availableNow=True))
     shutil.rmtree(tmp_path / "state")
     write_inputs(tmp_path / "in", 3, start=2)
-    with pytest.raises(Exception, match="the checkpoint is older than the state"):
+    with pytest.raises(Exception, match="the checkpoint is ahead of the state"):
         finish(stream(spark, tmp_path).start(availableNow=True))
 
 
@@ -340,7 +341,7 @@ def test_gap_stops(spark, tmp_path):
         finish(stream(spark, tmp_path).start(availableNow=True))
 
 
-def test_other_rows_under_a_committed_number_stop(spark, tmp_path):
+def test_other_rows(spark, tmp_path):
     """The checkpoint lost the offsets of a committed batch: Spark plans it anew, with more rows."""
     write_inputs(tmp_path / "in", 2)
     with pytest.raises(Exception, match="Crash"):
@@ -417,6 +418,19 @@ def test_full_disk_stops_and_goes_on(spark, tmp_path):
         finish(made.start(availableNow=True))
     assert made.log.last().batch_id == 0
     finish(stream(spark, tmp_path).start(availableNow=True))
+    expect_exact(tmp_path, 3)
+
+
+def test_full_disk_of_a_task_stops_and_goes_on(spark, tmp_path):
+    """A real limit of the system, which a worker meets in the middle of a file."""
+    write_inputs(tmp_path / "in", 3)
+    func = full_once(str(tmp_path / "room"))
+    made = stream(spark, tmp_path, func=func)
+    with pytest.raises(Exception, match=r"expected \d+ bytes written, got File too large"):
+        finish(made.start(availableNow=True))
+    assert made.log.last().batch_id == 0
+    (tmp_path / "room").touch()
+    finish(stream(spark, tmp_path, func=func).start(availableNow=True))
     expect_exact(tmp_path, 3)
 
 

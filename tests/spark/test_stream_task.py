@@ -1,5 +1,7 @@
 """What one task of a batch does, without Spark."""
 
+import re
+
 import pyarrow as pa
 import pytest
 from stream_job import count_words
@@ -39,10 +41,9 @@ def counted(state, batches):
     count_words(state, batches)
 
 
-def report(work, func=counted):
-    rows = pa.table({"word": [*WORDS, None], TASK: pa.array([0] * 5, pa.int32())})
-    ticks = rows.append_column(TICK, pa.array([False] * 4 + [True]))
-    made = report_of(work, func, 0, 0, ticks.to_batches())
+def report(work, tasks=(0, 0, 0, 0, 0), ticks=(False, False, False, False, True)):
+    rows = pa.table({"word": [*WORDS, None], TASK: pa.array(tasks, pa.int32()), TICK: ticks})
+    made = report_of(work, counted, 0, 0, rows.to_batches())
     (one,) = Report.of(pa.Table.from_batches([made]), [0])
     return one
 
@@ -65,6 +66,27 @@ def test_no_statistics_where_nobody_plans(store, monkeypatch):
     assert (one.rows, one.load, one.files.rows) == (4, 4.0, 3)
     assert report(work(store)).stats.num_rows == 3
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            {"tasks": (0, 0, 1, 0, 0)},
+            "partition: expected rows of task 0, got {'min': 0, 'max': 1}",
+        ),
+        (
+            {"ticks": (False,) * 3 + (True,) * 2},
+            "partition: expected that of task 0, with one tick, got 2",
+        ),
+        ({"ticks": (False,) * 5}, "partition: expected that of task 0, with one tick, got 0"),
+    ],
+)
+def test_rows_of_several_tasks_in_one_partition(store, rows, message):
+    """As where a router's tasks and the partitions are not one for one: no state is written."""
+    with pytest.raises(RuntimeError, match=re.escape(message)):
+        report(work(store), **rows)
+    assert store.list("") == ["nonces/mine"]
 
 
 def test_another_driver_took_over(store):
