@@ -264,6 +264,31 @@ def test_loop_on_pipes():
         os.close(end)
 
 
+def test_timeout_comes_also_when_input_never_pauses():
+    made, feeds, reads, own = loop()
+    stop = threading.Event()
+
+    def feed():
+        while not stop.is_set():
+            os.write(feeds, record(1, "anna") * 500)
+
+    def drain():
+        while os.read(reads, 1 << 16):
+            pass
+
+    threads = [threading.Thread(target=feed), threading.Thread(target=drain)]
+    for thread in threads:
+        thread.start()
+    assert made.run(0.2) == (TIMEOUT, None)
+    stop.set()
+    while threads[0].is_alive():
+        made.run(0.01)
+    os.close(own[1])
+    threads[1].join()
+    for end in (feeds, reads, own[0]):
+        os.close(end)
+
+
 def test_loop_refuses_what_is_too_long():
     made, feeds, reads, own = loop()
     made.push(struct.pack("<BI", 2, 1 << 21) + b"x" * ((1 << 20) + 10))
