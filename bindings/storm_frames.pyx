@@ -212,6 +212,8 @@ cdef class FrameLoop:
             if why == 2:
                 return CLOSED, None
             PyErr_CheckSignals()
+            if timeout >= 0 and time.monotonic() >= deadline:  # also where input never pauses
+                return TIMEOUT, None
 
     cdef cbool _write(self) except *:
         cdef const char* at = self.output.data()

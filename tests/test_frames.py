@@ -121,7 +121,7 @@ def test_hostile():
     good = b"".join(
         [record(1, "anna"), message_frame(b"{}"), b"\3", record(2, ("a", 1, None)), record(3, b"x")]
     )
-    for _ in range(effort(20_000)):
+    for _ in range(effort(100_000)):
         data = bytearray(good)
         for _ in range(rng.randint(1, 4)):
             data[rng.randrange(len(data))] = rng.randrange(256)
@@ -261,6 +261,31 @@ def test_loop_on_pipes():
     os.close(feeds)
     assert made.run(1.0) == (CLOSED, None)
     for end in (reads, *own):
+        os.close(end)
+
+
+def test_timeout_comes_also_when_input_never_pauses():
+    made, feeds, reads, own = loop()
+    stop = threading.Event()
+
+    def feed():
+        while not stop.is_set():
+            os.write(feeds, record(1, "anna") * 500)
+
+    def drain():
+        while os.read(reads, 1 << 16):
+            pass
+
+    threads = [threading.Thread(target=feed), threading.Thread(target=drain)]
+    for thread in threads:
+        thread.start()
+    assert made.run(0.2) == (TIMEOUT, None)
+    stop.set()
+    while threads[0].is_alive():
+        made.run(0.01)
+    os.close(own[1])
+    threads[1].join()
+    for end in (feeds, reads, own[0]):
         os.close(end)
 
 

@@ -201,7 +201,7 @@ class Participant(Bolt):
         self._sent: list[Message] = []
         self._sent_changed = False
         self._revision = -1
-        self._came: tuple[Any, ...] | None = None
+        self._missed: tuple[Any, ...] | None = None
         """What was missing at the last probe; None: nobody was asked by this process."""
         self._committed_at = self.now()
         self._reported_at = self.now()
@@ -299,10 +299,10 @@ class Participant(Bolt):
         if isinstance(message, Probe) and message.epoch == machine.epoch and machine.missing:
             # Who sends again sends all of it: not while it still comes.
             came = machine.missing, machine.parts
-            if self._came is None or self._came == came:
+            if self._missed is None or self._missed == came:
                 missing = [message.epoch, machine.missing]
                 self._outgoing.append((MANAGER, ["a", json.dumps(missing)]))
-            self._came = came
+            self._missed = came
         if isinstance(message, Reconfigure) and message.epoch > machine.epoch:
             self._sent, self._sent_changed = [], True  # all others are done with the one before
         if isinstance(message, Migrate) and message.epoch == machine.epoch:

@@ -354,6 +354,7 @@ class Seen:
             entry = generation.ids.get(identifier)
             if entry is not None:
                 if now - generation.since < self._span:
+                    generation.last = max(generation.last, now)
                     return False
                 del generation.ids[identifier]
                 self.add(identifier, entry[0], now, entry[1], _sequence(identifier))

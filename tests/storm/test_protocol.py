@@ -276,7 +276,7 @@ def test_mutated_transcripts():
     rng = random.Random(3)
     data = MESSAGES[MESSAGES.index(ml.END) + len(ml.END) :]
     faults = 0
-    for _ in range(effort(20_000)):
+    for _ in range(effort(100_000)):
         mutated = bytearray(data)
         for _ in range(rng.choice((1, 1, 3))):
             at = rng.randrange(len(mutated))
