@@ -171,6 +171,7 @@ def control(
             weights=weights,
             retrain=None if training is None else training.train,
             retrain_every=retrain or math.inf,
+            stale=math.inf if report else 3.0,  # workers of other hosts report elsewhere
             cost=lambda: monitor.cost,
         )
         stop = threading.Event()

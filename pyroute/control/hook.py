@@ -231,6 +231,8 @@ class SparkHook(Hook):
             self.problem = f"{self._url}: {error}"
             return []
         self.problem = None
+        there = {sample.worker for sample in out}
+        self._before = {name: seen for name, seen in self._before.items() if name in there}
         alone = [sample for sample in out if sample.worker == "driver"]
         # In local mode the driver is the only executor; elsewhere it runs no tasks.
         return out if len(alone) == len(out) else [s for s in out if s.worker != "driver"]

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from pyroute.control import policies
 from pyroute.control.backtest import Backtest, error_ratio
-from pyroute.control.config_store import ConfigStore, MalformedError, StaleVersionError
+from pyroute.control.config_store import ConfigStore, MalformedError, StaleVersionError, Watch
 from pyroute.control.configurable import bits_for, from_document, to_document, with_shares
 from pyroute.control.policies import Forecast, Guard, Measurement, Memory, Statistics
 from pyroute.control.store import DecisionRow, ForecastRow, Sample, Store
@@ -116,7 +116,7 @@ def measurement(features: Mapping[str, float], host: str = "") -> Measurement:
     service = get("service_ms", "queue_ms") / 1000.0
     backlog, silent = get("backlog"), get("silent_s")
     return Measurement(
-        service=service if math.isfinite(service) and service > 0 else math.nan,
+        service=service if math.isfinite(service) and service >= policies.SHORTEST else math.nan,
         arrived=get("arrived_per_s", "records_per_s"),
         completed=get("completed_per_s", "records_per_s"),
         backlog=backlog if math.isfinite(backlog) and backlog >= 0 else 0.0,
@@ -149,9 +149,12 @@ class Loop:
         read is reported, and the model before stays.
     retrain, retrain_every
         Makes a new model from the history, in a thread; it takes the place of the old one if it is
-        better on the periods that are remembered.
+        better on the periods after the training began, of which there must be 30.
     bits
         Of the circle; None: `bits_for` so many workers.
+    stale
+        A worker is silent after so many periods, or so many times what passes between two of its
+        reports, whichever is longer. Infinity: never.
     clock, ticks
         Wall clock and monotonic clock.
     """
@@ -201,19 +204,23 @@ class Loop:
         self._grouping = DynamicGrouping.from_ratio([1.0] * len(self.workers), bits=self._bits)
         self.version = 0
         self._adopted = config is None
+        self._watch: Watch | None = None
+        self._overtaken = False
         self._rows: deque[tuple[dict[str, dict[str, float]], dict[str, float]]] = deque(
             maxlen=remember
         )
         self._residuals: dict[str, deque[float]] = {w: deque(maxlen=40) for w in self.workers}
+        self._remember = remember
         self._usual: deque[float] = deque(maxlen=remember)
         self._expected: dict[str, float] = {}
         self._said: dict[str, float] = {}
         self._heard: dict[str, float] = {}
+        self._gaps: dict[str, deque[float]] = {w: deque(maxlen=5) for w in self.workers}
         self._last: dict[str, Measurement] = {}
         self._turn = 0
         self._then: tuple[float, float] | None = None
         self._begun = ticks()
-        self._trained = self._begun
+        self._trained, self._trained_turn = self._begun, 0
         self._told: dict[str, str] = {}
         self._unpublished: DynamicGrouping | None = None
         self._store_again, self._store_said = -math.inf, ""
@@ -295,9 +302,15 @@ class Loop:
         trouble = self._config.trouble()
         if trouble:
             problems["config"] = f"{trouble}; the last ratio stays"
+        self._overtaken = False
+        if self._watch is not None and self._adopted and self._watch.version > self.version:
+            problems["config"] = f"somebody else wrote version {self._watch.version}: it is used"
+            self._adopted, self._overtaken = False, True
         if self._adopted:
             return
         try:
+            if self._watch is None:
+                self._watch = self._config.watch(self.name, lambda _: None)
             document = self._config.get(self.name)
             if document is not None:
                 self.version = document.version
@@ -387,6 +400,8 @@ class Loop:
         for worker, features in merged.items():
             # A process that lives is no answer: one that stands still is as good as gone.
             if not _TOLD.isdisjoint(features):
+                if worker in self._heard:
+                    self._gaps[worker].append(now - self._heard[worker])
                 self._heard[worker] = now
         seen = {}
         for worker in self.workers:
@@ -427,7 +442,9 @@ class Loop:
             return found
         age = now - self._heard.get(worker, self._begun)
         last = self._last.get(worker, Measurement())
-        if age <= self._stale * self.guard.period:
+        # Reports may be rarer than decisions: the jar sends one a second at most.
+        usual = max(self.guard.period, min(self._gaps[worker], default=REPORTS))
+        if age <= self._stale * usual:
             return Measurement(host=last.host)
         if any(heard >= now for heard in self._heard.values()):
             # Others report: this one is gone, or so slow that it cannot.
@@ -435,9 +452,10 @@ class Loop:
             return Measurement(backlog=max(1.0, last.backlog), silent=age, host=last.host)
         return Measurement(host=last.host)
 
-    def history(self) -> History:
-        """What is remembered, for a model."""
+    def history(self, last: int | None = None) -> History:
+        """What is remembered, for a model; of the last periods alone where it needs no more."""
         rows = list(self._rows)
+        rows = rows if last is None else rows[-last:]
         names = sorted({name for merged, _ in rows for each in merged.values() for name in each})
         table = {
             name: np.array(
@@ -466,7 +484,7 @@ class Loop:
         said = None
         if self.model is not None:
             try:
-                said = _ask(self.model, self.history())
+                said = _ask(self.model, self.history(getattr(self.model, "window", None)))
                 if said.shape != actual.shape:
                     raise ValueError(
                         f"forecast: expected {actual.size} numbers, got shape {said.shape}"
@@ -516,17 +534,21 @@ class Loop:
         if self._retrain is None:
             return
         if self._training is not None and not self._training.is_alive():
+            result = self._candidate[-1] if self._candidate else RuntimeError("no model")
+            fresh = min(self._turn + 1 - self._trained_turn, len(self._rows) - 1)
+            if not isinstance(result, Exception) and fresh < min(FRESH, self._remember - 1):
+                return  # of what it was trained on it would know the answers
             self._training = None
-            result = self._candidate.pop() if self._candidate else RuntimeError("no model")
+            self._candidate.clear()
             if isinstance(result, Exception):
                 problems["training"] = f"{_said(result)}; the model before stays"
             else:
                 try:
-                    self._consider(result)
+                    self._consider(result, fresh)
                 except Exception as error:
                     problems["training"] = f"new model: {_said(error)}; the model before stays"
         if self._training is None and now - self._trained >= self._retrain_every:
-            self._trained = now
+            self._trained, self._trained_turn = now, self._turn + 1
             history, make = self.history(), self._retrain
 
             def work() -> None:
@@ -538,26 +560,27 @@ class Loop:
             self._training = threading.Thread(target=work, name="pyroute-training", daemon=True)
             self._training.start()
 
-    def _consider(self, candidate: Model) -> None:
+    def _consider(self, candidate: Model, fresh: int) -> None:
+        """Both models by the periods since the training began, which neither was made of."""
         history = self.history()
-        error, _ = error_ratio(*_replayed(candidate, history))
+        error, _ = error_ratio(*_replayed(candidate, history, fresh))
         before = math.inf
         if self.model is not None:
             try:
-                before, _ = error_ratio(*_replayed(self.model, history))
+                before, _ = error_ratio(*_replayed(self.model, history, fresh))
             except Exception as failure:
                 self._note("model", f"{_said(failure)}: anything better is taken")
         better = math.isfinite(error) and (error < before or math.isnan(before))
         text = f"new model: {error:.3f} of the error of persistence, the one before {before:.3f}"
         self._note("training", f"{text}; {'taken' if better else 'not taken'}")
         if better:
-            self._swap_record(candidate)
+            self._swap_record(candidate, fresh)
             self.model = candidate
 
-    def _swap_record(self, model: Model) -> None:
+    def _swap_record(self, model: Model, fresh: int | None = None) -> None:
         """The back-test of the new one over what is remembered replaces that of the old one."""
         try:
-            self.backtest.swap(*_replayed(model, self.history()))
+            self.backtest.swap(*_replayed(model, self.history(), fresh))
         except _FAILURES as error:
             _log.warning("back-test of the new model: %s", error)
 
@@ -572,34 +595,53 @@ class Loop:
         source: str,
         problems: dict[str, str],
     ) -> tuple[bool, list[str]]:
-        if not any(
+        if self._overtaken:  # its writer knew better, or this decides otherwise in a period
+            reasons = ["somebody else wrote a ratio: it stays"]
+            wanted, memory = self._unpublished, self._memory
+        elif not any(
             math.isfinite(each.service) or each.silent > 0 for each in statistics.workers.values()
         ):
             reasons = ["nothing is known: the ratio stays"]
             wanted, memory = self._unpublished, self._memory
         else:
-            before = self.ratio
-            proposal = self.policy(statistics, forecast, before, now)
-            memory, decision = self.guard.step(self._memory, statistics, proposal, before, now)
-            reasons = list(decision.reasons)
-            wanted = self._unpublished
-            if decision.changed:
-                shares = [decision.ratio.get(name, 0.0) for name in self.workers]
-                wanted = with_shares(self._grouping, shares)
+            wanted, memory = self._unpublished, self._memory
+            try:
+                memory, decided, reasons = self._decided(statistics, forecast, now)
+                wanted = decided or wanted
+            except Exception as error:  # a policy may be anybody's
+                problems["policy"] = f"{_said(error)}; the last ratio stays"
+                reasons = ["the policy failed: the ratio stays"]
         self._say_if_all_are_sick(statistics, reasons, problems)
         if wanted is None:
             self._memory = memory
             return False, reasons
         if not self._publish(wanted, problems):
             # As if it had not been decided: it is decided again from what is measured then.
-            self._memory = Memory(
-                memory.time, self._memory.changes, memory.bans, self._memory.lowered
-            )
+            kept = self._memory
+            self._memory = replace(memory, changes=kept.changes, lowered=kept.lowered)
             return False, reasons
         self._memory = memory
         row = DecisionRow(wall, self.name, self.version, self.ratio, source, tuple(reasons))
         self._kept(lambda store: store.decide(row), problems)
         return True, reasons
+
+    def _decided(
+        self, statistics: Statistics, forecast: Forecast | None, now: float
+    ) -> tuple[Memory, DynamicGrouping | None, list[str]]:
+        """What to remember, the circle to use where it is another one, and why."""
+        before = self.ratio
+        proposal = self.policy(statistics, forecast, before, now)
+        shares = proposal.shares
+        if set(shares) != set(self.workers):
+            raise ValueError(f"shares: expected {list(self.workers)}, got {list(shares)}")
+        wrong = [name for name, share in shares.items() if not 0 <= share < math.inf]
+        if wrong:
+            raise ValueError(f"shares: expected numbers >= 0, got {wrong[0]}: {shares[wrong[0]]}")
+        memory, decision = self.guard.step(self._memory, statistics, proposal, before, now)
+        if not decision.changed:
+            return memory, None, list(decision.reasons)
+        wanted = [decision.ratio.get(name, 0.0) for name in self.workers]
+        return memory, with_shares(self._grouping, wanted), list(decision.reasons)
 
     def _say_if_all_are_sick(
         self, statistics: Statistics, reasons: Sequence[str], problems: dict[str, str]
@@ -676,6 +718,10 @@ class Loop:
         return out
 
 
+FRESH = 30
+"""Periods after the begin of a training by which the new model is judged."""
+REPORTS = 1.0
+"""Seconds between two reports of a worker, until they have been seen."""
 TIMES = ("service_ms", "queue_ms")
 ALL_SLOW = 3.0
 """Times the usual time of a record, from which on workers are sick even if they are all alike."""
@@ -685,15 +731,18 @@ _TOLD = frozenset((*TIMES, *_RATES, "backlog", "silent_s"))
 _WATCHED = ("service_ms", "backlog", "queue_ms", "records_per_s")
 
 
-def _replayed(model: Model, history: History) -> tuple[Floats, Floats, Floats]:
+def _replayed(
+    model: Model, history: History, last: int | None = None
+) -> tuple[Floats, Floats, Floats]:
     """What a model would have said of each remembered period, what came, and what was before."""
-    rows = range(1, len(history.target))
+    first = 1 if last is None else max(1, len(history.target) - last)
+    rows = range(first, len(history.target))
     said = [_ask(model, history.until(row)) for row in rows]
     width = len(history.workers)
     return (
         np.array(said).reshape(len(said), width),
-        history.target[1:],
-        history.target[:-1],
+        history.target[first:],
+        history.target[first - 1 : -1],
     )
 
 

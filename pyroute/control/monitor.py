@@ -119,6 +119,7 @@ class Monitor:
         self._workers = workers if callable(workers) else (lambda found=workers or {}: found)
         self.period, self.host, self._clock = period, host or socket.gethostname(), clock
         self._processes: dict[str, _Worker] = {}
+        self._gone: dict[str, int] = {}  # a process that comes under that number is another one
         self._before: tuple[float, dict[str, float]] | None = None
         self._started: float | None = None
         self._spent = 0.0
@@ -175,11 +176,17 @@ class Monitor:
     def _worker(self, name: str, pid: int, ticks: float) -> dict[str, float] | None:
         known = self._processes.get(name)
         try:
-            if known is None or known.pid != pid or not known.process.is_running():
+            if self._gone.get(name) == pid or (
+                known is not None and known.pid == pid and not known.process.is_running()
+            ):
+                self._gone[name] = pid
+                raise self._psutil.NoSuchProcess(pid)
+            if known is None or known.pid != pid:
                 known = self._processes[name] = _Worker(pid, self._psutil.Process(pid))
             return known.features(ticks)
         except self._psutil.NoSuchProcess:
-            self._processes.pop(name, None)
+            if self._processes.pop(name, None) is not None:
+                self._gone[name] = pid
             self.problems[name] = f"process {pid} is gone"
         except (self._psutil.Error, OSError, ValueError) as error:
             self.problems[name] = str(error)

@@ -48,6 +48,8 @@ A worker that is stopped now and then, or shares a CPU, is as fast as ever for a
 RELAPSE, RELAPSES = 30, 3
 """A worker that is sick again within so many periods came back too early: next time a trial takes
 twice as much, up to so many times."""
+SHORTEST = 1e-9
+"""Seconds that no record takes less than: a report or a forecast of less is nonsense."""
 FASTEST = 1e15
 """Records per second that nobody sends: a report of more is nonsense."""
 PATIENCE = 8.0
@@ -163,9 +165,9 @@ def seconds_per_record(statistics: Statistics, forecast: Forecast | None) -> dic
     found = {}
     for name, seen in statistics.workers.items():
         value = NAN if forecast is None else forecast.values.get(name, NAN)
-        if not (math.isfinite(value) and value > 0):
+        if not (math.isfinite(value) and value >= SHORTEST):
             value = seen.service
-        if not (math.isfinite(value) and value > 0):
+        if not (math.isfinite(value) and value >= SHORTEST):
             value = NAN
         patience = PATIENCE * (usual if math.isnan(value) else value)
         if seen.backlog > 0 and math.isfinite(seen.silent) and seen.silent > patience:
@@ -493,7 +495,11 @@ class LeastDelay:
         return task
 
     def done(self, task: int, service: float, now: float) -> None:
-        """A record was done; `service` is what it took, NaN if that is not known."""
+        """A record was done; `service` is what it took, NaN if that is not known.
+
+        Say it of records that are lost, too, with NaN: a task whose records are never done counts
+        as one that still works on them, and gets none.
+        """
         self.backlog[task] = max(0, self.backlog[task] - 1)
         self._since[task] = now
         if math.isfinite(service) and service >= 0:

@@ -197,6 +197,15 @@ def test_rates_of_executors():
     assert hook.collect(now=16.0) == []
 
 
+def test_executors_that_ended_are_forgotten():
+    """Dynamic allocation makes a new name for each: what is remembered must not grow."""
+    names = iter(range(1000))
+    hook = SparkHook("http://x", app="a", get=lambda path: [executor(str(next(names)))])
+    for turn in range(1000):
+        hook.collect(now=float(turn))
+    assert list(hook._before) == ["999"]
+
+
 def test_spark_that_does_not_answer(status_api):
     hook = Hook.spark("http://127.0.0.1:1", timeout=0.5)
     assert hook.collect() == []

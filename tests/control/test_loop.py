@@ -327,6 +327,23 @@ def test_somebody_else_writes(config):
     assert status.problems == {}
 
 
+def test_somebody_else_s_ratio_is_seen_without_a_decision(config):
+    """All is well, so nothing is to be written: it is in the status all the same."""
+    world = World(config=config)
+    world.turn()
+    config.put(NAME, {"ratio": [7, 3, 2, 1], "tasks": list(WORKERS)}, None)
+    said = {}
+
+    def seen():
+        status = world.turn()
+        said.update(status.problems)
+        return status.ratio["w0"] > 0.5
+
+    wait_for(seen)
+    assert "somebody else wrote version 1" in said["config"]
+    assert world.loop.version == 1
+
+
 def test_clock_that_jumps():
     world = World()
     world.turn(3)
@@ -368,6 +385,86 @@ def test_a_worker_that_goes_and_comes(worker, policy):
     assert "silent" in status.problems[f"worker {worker}"]
     world.service[worker] = 5.0
     assert is_even(world.turn(25).ratio)
+
+
+def test_reports_that_are_rarer_than_decisions():
+    """Ten decisions a second and a report each second, as of the jar: nobody is silent."""
+    world = World(guard=p.Guard(period=0.1))
+    service = world.service
+    for tenth in range(100):
+        world.service = service if tenth % 10 == 0 else {"w0": 5.0}
+        status = world.loop.step()
+        assert status.problems == {}, tenth
+        assert is_even(status.ratio)
+        world.wall, world.ticks = world.wall + 0.1, world.ticks + 0.1
+    service = {"w0": 5.0, "w1": 5.0, "w2": 5.0}
+    for tenth in range(60):
+        world.service = service if tenth % 10 == 0 else {"w0": 5.0}
+        status = world.loop.step()
+        world.wall, world.ticks = world.wall + 0.1, world.ticks + 0.1
+    assert list(status.problems) == ["worker w3"]
+    assert status.ratio["w3"] < 0.01
+
+
+def test_workers_of_other_hosts_are_not_silent():
+    """One that only reports is not told of them."""
+    world = World(stale=math.inf)
+    del world.service["w0"]
+    assert world.turn(20).problems == {}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        p.Proposal({}),
+        p.Proposal({"w0": 1.0}),
+        p.Proposal(dict.fromkeys(WORKERS, math.nan)),
+        p.Proposal(dict.fromkeys(WORKERS, -1.0)),
+        p.Proposal(dict.fromkeys(WORKERS, "x")),
+        p.Proposal(dict.fromkeys((*WORKERS, "nobody"), 1.0)),
+        RuntimeError("no such rule"),
+    ],
+)
+def test_policy_that_says_nonsense(answer, config):
+    def policy(statistics, forecast, ratio, now):
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    world = World(config=config)
+    world.service["w1"] = 25.0
+    kept = dict(world.turn(2).ratio)
+    good, world.loop.policy = world.loop.policy, policy
+    status = world.turn(3)
+    assert "the last ratio stays" in status.problems["policy"]
+    assert status.ratio == kept
+    world.loop.policy = good
+    assert world.turn().problems == {}
+
+
+@pytest.mark.parametrize("service", [5e-324, 1e-300, 1e-10])
+def test_a_record_that_takes_no_time(service):
+    world = World()
+    world.service["w1"] = 1000.0 * service
+    status = world.turn(3)
+    assert "policy" not in status.problems
+    assert is_even(status.ratio)
+
+
+def test_what_is_not_published_is_decided_again(config, monkeypatch):
+    """Also what needs a second opinion: it was heard, whether it could be written or not."""
+    world = World(config=config)
+    world.turn()
+    world.service["w1"] = 9.0
+    world.turn()
+    assert world.loop._memory.doubted == {"w1"}
+    monkeypatch.setattr(config, "put", lambda *_, **__: (_ for _ in ()).throw(OSError("away")))
+    status = world.turn()
+    assert "away" in status.problems["config"]
+    assert world.loop._memory.doubted == {"w1"}
+    monkeypatch.undo()
+    assert world.turn().changed
 
 
 def test_all_workers_sick_at_once():
@@ -676,7 +773,7 @@ def test_retraining_takes_the_better_model():
             raise RuntimeError("diverged")
         return Line(1.0 if len(made) == 1 else 9.0)
 
-    world = Drifting(retrain=retrain, retrain_every=10.0, backtest=Backtest(window=40, least=5))
+    world = Drifting(retrain=retrain, retrain_every=50.0, backtest=Backtest(window=40, least=5))
 
     def trained(count):
         """What was wrong until the next training was over."""
@@ -694,6 +791,39 @@ def test_retraining_takes_the_better_model():
     assert world.loop.model.factor == 1.0
     trained(3)
     assert world.loop.model.factor == 1.0  # the third is worse
+
+
+class ByHeart:
+    """Knows what it was trained on, and nothing else."""
+
+    def __init__(self, history):
+        self.known = {
+            row.tobytes(): following
+            for row, following in zip(history.target[:-1], history.target[1:], strict=True)
+        }
+
+    def predict(self, history):
+        last = history.target[-1]
+        return self.known.get(last.tobytes(), 9.0 * last)
+
+
+def test_a_new_model_is_judged_by_what_it_was_not_trained_on(tmp_path):
+    made = []
+
+    def retrain(history):
+        made.append(ByHeart(history))
+        return made[-1]
+
+    with Store.open(tmp_path / "control.db") as store:
+        world = Drifting(store=store, retrain=retrain, retrain_every=100.0)
+        world.loop.model = kept = Line(1.0)
+        world.turn(101)
+        wait_for(lambda: made)
+        begun = world.ticks
+        wait_for(lambda: world.turn() and store.events())
+        assert world.ticks - begun >= 30 - 2
+        assert world.loop.model is kept
+        assert [text for _, kind, text in store.events() if "not taken" in text]
 
 
 def test_a_new_model_that_cannot_be_judged():
@@ -769,6 +899,27 @@ def test_run_keeps_its_cadence_and_stops():
     stop.set()
     loop.run(stop, seen.append)
     assert len(seen) == 5
+
+
+def test_a_model_is_asked_with_what_it_looks_at():
+    """No more than its window is made of what is remembered, and its answer is the same."""
+
+    class Two:
+        window, seen = 2, 0
+
+        def predict(self, history):
+            self.seen = len(history.target)
+            return history.target.mean(axis=0)
+
+    world = World(model=Two())
+    world.turn()
+    world.service["w1"] = 7.0
+    status = world.turn()
+    assert world.loop._said["w1"] == pytest.approx(0.006)
+    status = world.turn(20)
+    assert world.loop.model.seen == 2
+    assert world.loop._said["w1"] == pytest.approx(0.007)
+    assert status.problems == {}
 
 
 def test_wrong_workers():

@@ -78,6 +78,21 @@ def test_workers_come_and_go(busy):
     assert [each.worker for each in monitor.sample()] == [""]
 
 
+def test_another_process_of_the_same_number_is_not_the_worker(busy):
+    """Numbers are used again: whoever has it now began later than the worker."""
+    monitor = Monitor({"w": busy.pid})
+    assert len(monitor.sample()) == 2
+    known = monitor._processes["w"].process
+    known._ident = (busy.pid, known.create_time() - 100.0)  # as if it were another's
+    for _ in range(3):
+        assert len(monitor.sample()) == 1
+        assert monitor.problems["w"] == f"process {busy.pid} is gone"
+    with subprocess.Popen([sys.executable, "-c", BUSY]) as other:
+        monitor._workers = lambda: {"w": other.pid}
+        assert len(monitor.sample()) == 2
+        other.kill()
+
+
 def test_list_of_workers_that_cannot_be_read(busy):
     answers = [{"w": busy.pid}]
     monitor = Monitor(lambda: answers.pop())
