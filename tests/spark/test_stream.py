@@ -103,15 +103,17 @@ def test_exactly_once(spark, tmp_path, step):
 
 
 def test_killed(tmp_path):
-    """kill -9 of the driver, before a step and at random times, each time by another process."""
+    """kill -9 of the driver, before every step and at random times, by a process each time."""
     write_inputs(tmp_path / "in", 6)
     random = np.random.default_rng(0)
-    for _ in range(effort(2)):
-        batch, step = int(random.integers(0, 5)), str(random.choice(STEPS))
+    every = list(zip(STEPS, (0, 0, 1, 1, 1, 2, 3, 4), strict=True))
+    drawn = [(str(random.choice(STEPS)), 5) for _ in range(effort(2) - 2)]
+    for at, (step, batch) in enumerate([*every, *drawn]):
         done = subprocess.run(
             [*program(tmp_path), step, str(batch)], capture_output=True, timeout=300
         )
-        assert done.returncode in (0, -signal.SIGKILL), done.stderr[-2000:]
+        ends = {-signal.SIGKILL} if at < len(every) else {0, -signal.SIGKILL}
+        assert done.returncode in ends, done.stderr[-2000:]
     for _ in range(effort(1)):
         process = subprocess.Popen(program(tmp_path), **QUIET)
         time.sleep(random.uniform(8, 16))
