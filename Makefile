@@ -16,7 +16,7 @@ endif
 .PHONY: help venv build test run bench papers docs sanitize csrc storm format clean
 
 help:
-	@echo 'make run       build, then the main job'
+	@echo 'make run       build, then the main job; its report is build/report.html'
 	@echo 'make test      everything: build, lint, types, tests, sanitizers, sdist'
 	@echo '               (some of it: make test PARTS="unit lint"; the names: make test PARTS=--list)'
 	@echo 'make build     editable install with the extras that the tests need into .venv'
@@ -57,7 +57,8 @@ test:
 	@$(PYTHON) tests/run.py $(PARTS)
 
 run: build
-	@$(BIN)/python -m pyroute run
+	@mkdir -p build
+	@$(BIN)/python -m pyroute run --report build/report.html
 
 bench: build .venv/installed-bench
 	@$(BIN)/python -m bench.compare

@@ -18,10 +18,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import pyroute
-from pyroute.cli.options import Debug, Json, Quiet
+from pyroute import report as pages
+from pyroute.cli.options import Debug, Json, Quiet, Report
 from pyroute.cli.output import CommandError, FailedError, Output, to_json
+from pyroute.cli.reading import expect_places
 from spark_udf.columns import checked
-from spark_udf.run import show
+from spark_udf.run import page, show
 from spark_udf.run.batch import Files, compare, expect_columns
 from spark_udf.run.session import directory, failure, reason, session
 from spark_udf.run.stream import Comparison, Drift, Interval, Summary, in_key_order, in_order
@@ -127,6 +129,7 @@ def run(
             metavar="DIRECTORY", help="A new directory for state, metrics, report and Spark's log."
         ),
     ] = None,
+    report: Report = None,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -138,7 +141,7 @@ def run(
     wait, as if each asked a service, so that more tasks than processors show what they would.
 
     With FILES rows and cost of each task are measured both ways, with the hottest keys; with
-    --stream they are counted as a stream.
+    --stream they are counted as a stream. --report writes a page of it; --keep has one, too.
 
     Examples
     --------
@@ -154,6 +157,7 @@ def run(
         pyroute run hdfs://host/events --key user_id --master spark://host:7077 --json
     """
     _expect_usage(ctx, files, key)
+    expect_places(files or (), {"--report": report})
     output = Output(json=json, quiet=quiet)
     waits = (0.0 if files else _WAIT) if wait is None else wait
     default = f"local[{tasks}]" if waits and (stream or not files) else "local[*]"
@@ -162,7 +166,7 @@ def run(
         short=not files,
     )
     with directory(keep) as path:
-        here = Place(path, keep is not None, output)
+        here = Place(path, keep is not None, output, report, hash_keys)
         if not files:
             stream_of = Drift(intervals, keys, rows, tasks, skew, fluctuation, drift, seed)
             found = _generated(job, here, stream_of)
@@ -207,6 +211,9 @@ class Place:
     path: Path
     kept: bool
     output: Output
+    report: Path | None = None
+    """Where the page goes, beside the one that is kept."""
+    hashed: bool = False
 
     def session(self, job: Job) -> contextlib.AbstractContextManager[SparkSession]:
         """Spark."""
@@ -223,6 +230,14 @@ class Place:
             self.output.results.print(line, soft_wrap=True)
         if self.kept:
             (self.path / "report.txt").write_text("\n".join([*lines, ""]))
+
+    def write(self, made: pages.Report) -> None:
+        """Write the page to where it is wanted."""
+        if self.kept:
+            pages.write(made, self.path / "report.html", hash_keys=self.hashed)
+        if self.report is not None:
+            pages.write(made, self.report, hash_keys=self.hashed)
+            self.output.say(f"open {self.report}")
 
     def finish(self, document: Mapping[str, Any]) -> None:
         """Keep and give the document; results that differ are an error."""
@@ -365,6 +380,7 @@ def _told(
 ) -> dict[str, Any]:
     summary = Summary.of(made.intervals)
     here.close(show.stream_summary(summary, job.tasks, made.results[1].num_rows, equal))
+    here.write(page.of_streams(made.intervals, summary, equal=equal))
     return {
         **shown,
         "options": job.document(),
@@ -395,6 +411,7 @@ def _batch(job: Job, here: Place, own: _Own, top: int, hashed: bool) -> dict[str
         if not here.output.quiet:
             here.output.results.print(one)
     here.close(show.batch_summary(found, named=not hashed))
+    here.write(page.of_batch(found, own.keys, own.cost))
     return {
         "mode": "batch",
         "files": list(files.places),

@@ -69,10 +69,16 @@ def expect_gone(process, folder):
 # -- in a process of its own
 
 
-def test_generated(tmp_path):
+def page_of(path):
+    """The data of a report."""
+    return json.loads(re.search(r'id="pyroute-data">(.*?)</script>', path.read_text())[1])
+
+
+def test_generated(tmp_path, tmp_path_factory):
     options = ("--intervals", 3, "--rows", 2000, "--tasks", 4, "--keys", 300, "--seed", 1)
+    report = tmp_path_factory.mktemp("report") / "report.html"
     process = subprocess.Popen(
-        command(*options, "--json"),
+        command(*options, "--json", "--report", report),
         env=alone(tmp_path),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -101,6 +107,15 @@ def test_generated(tmp_path):
         f"interval {number:>3}" for number in range(3)
     ]
     assert "WARN" not in err
+    page = page_of(report)
+    both = [[task["before"], task["after"]] for task in page["tasks"]]
+    last = intervals[2]
+    loads = zip(last["hash"]["loads"], last["routed"]["loads"], strict=True)
+    assert both == [list(pair) for pair in loads]
+    lines = {line["name"]: line["values"] for line in page["series"][0]["lines"]}
+    for name, arm in (("by hash", "hash"), ("routed", "routed")):
+        assert lines[name] == pytest.approx([one[arm]["max_over_mean"] - 1 for one in intervals])
+    assert len(page["heat"]["labels"]) == 3
     expect_gone(process, tmp_path)
 
 
@@ -281,13 +296,21 @@ def test_batch(spark, files, name):
     assert [task["hash"]["rows"] for task in document["tasks"]] == sizes
 
 
-def test_batch_of_several(spark, files):
+def test_batch_of_several(spark, files, tmp_path):
     """A pattern, several columns, a cost and keys that are not named."""
     code, document, _ = invoke(
         *(files / "day?.parquet", "--key", "id", "--key", "country", "--cost", "size"),
         *("--tasks", 3, "--hash-keys", "--top", 2, "--max-imbalance", 0.05),
+        *("--report", tmp_path / "report.html"),
     )
     assert code == 0
+    page = page_of(tmp_path / "report.html")
+    assert page["keys_hashed"]
+    facts = {fact["name"]: fact["value"] for fact in page["facts"]}
+    for arm, ratio in document["summary"]["max_over_mean"].items():
+        assert facts[f"max/mean {'by hash' if arm == 'hash' else arm}"] == f"{ratio:.2f}"
+    assert page["hot_keys"]
+    assert page["unit"] == "size"
     sizes = sum(sum(rows_of(number)["size"].to_pylist()) for number in range(3))
     assert sum(task["routed"]["cost"] for task in document["tasks"]) == sizes
     assert document["rows"] == 4500
@@ -317,6 +340,7 @@ def test_stream(spark, files, tmp_path):
     assert json.loads((tmp_path / "kept" / "report.json").read_text()) == document
     assert "results        equal" in (tmp_path / "kept" / "report.txt").read_text()
     assert not (tmp_path / "kept" / "tmp").exists()
+    assert len(page_of(tmp_path / "kept" / "report.html")["heat"]["labels"]) == 3
     weighed = ("--key", "size", "--key", "id", "--cost", "size")  # a key that is also the cost
     code, document, _ = invoke(
         folder, *weighed, "--stream", "--interval", 2, "--tasks", 2, "--wait", 0
@@ -342,6 +366,8 @@ def test_stream(spark, files, tmp_path):
         (["none.parquet", "--key", "id"], "FILES: expected rows, got none"),
         (["negative.parquet", "--key", "id", "--cost", "c"], "cost: expected at least 0, got -1"),
         (["negative*.parquet", "--key", "id", "--cost", "c", "--stream"], "c: expected at least 0"),
+        (["day0.parquet", "--key", "id", "--report", "day0.parquet"], "--report: expected a file"),
+        (["day0.parquet", "--key", "id", "--report", "no/r.html"], "--report: no such directory"),
         (
             ["day0.parquet", "--key", "id", "--keep", "."],
             "--keep: expected a directory that is new",
