@@ -1,6 +1,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from pyroute._storm_loop import CLOSED as CLOSED
+from pyroute._storm_loop import INTERRUPTED as INTERRUPTED
+from pyroute._storm_loop import MESSAGE as MESSAGE
+from pyroute._storm_loop import TIMEOUT as TIMEOUT
+from pyroute._storm_loop import TOO_LONG as TOO_LONG
+from pyroute._storm_loop import UNREAD as UNREAD
+
 class Frames:
     def __init__(self, *, capacity: int = 0) -> None: ...
     def set_router(self, capsule: Any, tasks: Sequence[int]) -> None: ...
