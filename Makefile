@@ -68,6 +68,7 @@ papers: build .venv/installed-bench
 	@$(BIN)/python -m bench.papers.fang
 	@$(BIN)/python -m bench.papers.rivetti --write
 	@$(BIN)/python -m bench.papers.predictive --write
+	@$(BIN)/python -m bench.papers.predictive_control --write
 
 docs: build
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site

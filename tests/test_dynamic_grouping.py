@@ -48,6 +48,13 @@ def test_from_identifiers_matches_reference(data, bits):
     assert grouping.owners.tolist() == twin.from_identifiers(assigned, bits)
 
 
+def test_figure_4():
+    """The paper's circle: identifiers 1 and 2 belong to whom comes next, and 4 : 3 : 1 is right."""
+    assigned = {3: "A", 7: "A", 0: "B", 4: "B", 6: "B", 5: "C"}
+    grouping = pr.DynamicGrouping.from_identifiers(assigned, bits=3)
+    assert [8 * share for share in grouping.shares().values()] == [4, 3, 1]
+
+
 @given(st.integers(1, 6), st.integers(1, 10))
 def test_init_shards_matches_reference(tasks, shards):
     grouping = pr.DynamicGrouping.init_shards(tasks, shards, bits=6)

@@ -11,7 +11,7 @@ if not (ROOT / "bench" / "papers").exists():  # tests that were copied elsewhere
     pytest.skip("bench is not here", allow_module_level=True)
 
 sys.path.insert(0, str(ROOT))
-from bench.papers import caneill, fang, paper, predictive, rivetti  # noqa: E402
+from bench.papers import caneill, fang, paper, predictive, predictive_control, rivetti  # noqa: E402
 from bench.papers.page import Figure, Panel  # noqa: E402
 from bench.peers import Scale  # noqa: E402
 from bench.report import Goal  # noqa: E402
@@ -21,24 +21,28 @@ INDEX = {
     "caneill": (7, 8, 9, 10, 11, 12),
     "fang": (7, 8, 9, 10, 11, 12, 15, 17, 18, 19, 20, 21),
     "predictive": (5, 6, 7),
+    "predictive_control": (4, 8, 9, 10),
     "rivetti": (4, 5, 6, 7, 8, 9, 10, 11, 12),
 }
 FIGURES = {
     "caneill": caneill.FIGURES,
     "fang": fang.FIGURES,
     "predictive": predictive.FIGURES,
+    "predictive_control": predictive_control.FIGURES,
     "rivetti": rivetti.FIGURES,
 }
 SECTIONS = {
     "caneill": caneill.PAPER.sections,
     "fang": fang.SECTIONS,
     "predictive": predictive.PAPER.sections,
+    "predictive_control": predictive_control.PAPER.sections,
     "rivetti": rivetti.PAPER.sections,
 }
 PAGES = {
     "caneill": caneill.PAPER.page,
     "fang": fang.PAGE,
     "predictive": predictive.PAPER.page,
+    "predictive_control": predictive_control.PAPER.page,
     "rivetti": rivetti.PAPER.page,
 }
 

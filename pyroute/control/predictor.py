@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Self
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ __all__ = ["Predictor"]
 def write_whole(path: str | Path, data: bytes) -> None:
     """Write a file beside the old one, then in its place; nothing is left where that fails."""
     target = Path(path)
-    beside = target.with_name(f".{target.name}.new")
+    beside = target.with_name(f".{target.name}.{uuid4().hex}.new")  # others may write it, too
     try:
         beside.write_bytes(data)
         beside.replace(target)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pyroute.control import Predictor
+from pyroute.control.predictor import write_whole
 from reference.gru import forecast
 
 
@@ -109,3 +110,24 @@ def test_takes_a_history_by_name():
     assert predictor.predict(history).tolist() == pytest.approx([3.0, 7.0])
     history.target = np.array([[3.0, np.nan]])
     assert np.isnan(predictor.predict(history)).tolist() == [False, True]
+
+
+def test_two_writers_of_one_file(tmp_path, monkeypatch):
+    """Each has a file of its own beside it: what is there is one of them, whole."""
+    inner = type(tmp_path).write_bytes
+
+    def slow(path, data):
+        if data == b"first" * 100:
+            write_whole(tmp_path / "x", b"second" * 100)
+        return inner(path, data)
+
+    monkeypatch.setattr(type(tmp_path), "write_bytes", slow)
+    seen = []
+    replace = type(tmp_path).replace
+    monkeypatch.setattr(
+        type(tmp_path), "replace", lambda path, to: (seen.append(path), replace(path, to))[1]
+    )
+    write_whole(tmp_path / "x", b"first" * 100)
+    assert len(set(seen)) == 2
+    assert [file.name for file in tmp_path.iterdir()] == ["x"]
+    assert (tmp_path / "x").read_bytes() == b"first" * 100

@@ -31,6 +31,7 @@ def test_ratios(slow, load):
         even = simulate(scenario, Control(p.Even()))
         for name, policy in RATIOS.items():
             outcome = simulate(scenario, Control(policy, phase=(seed + 1) / 3 % 1))
+            assert outcome.changes or slow < 5.0, name  # one that never reacts is even, too
             assert outcome.recovered(0.05) <= 30 * 1.0, name
             assert outcome.most_changes <= 10, name
             assert np.isfinite(outcome.latencies).all(), name
