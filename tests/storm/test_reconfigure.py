@@ -75,6 +75,16 @@ def topology(folder, records, *, conf=None, task=(), manager=(), **options):
     return Cluster(folder, components, rows, ["id", "word", "low"], conf=conf, **options)
 
 
+def end_after_faults(cluster, records):
+    """What was sent is done, some of it again; what was not sent yet is left out."""
+    assert len(cluster.completed) < len(records), "all of it has to be under load"
+    del cluster.records[cluster.next :]
+    del records[cluster.next :]
+    cluster.run(lambda: cluster.done)
+    assert not cluster.errors, cluster.story()
+    assert cluster.replays > 0
+
+
 def counts(folder):
     """All tasks together; a key that two tasks have is an error."""
     total = {}
@@ -157,12 +167,7 @@ def test_killed_at_random_moments(tmp_path, seed):
                 cluster.kill(victim, delay=rng.random() * 0.3)
             cluster.run(lambda: mover.done)
         assert mover.status()["epoch"] >= 6
-        assert len(cluster.completed) < len(records), "all of it has to be under load"
-        del cluster.records[cluster.next :]
-        del records[cluster.next :]
-        cluster.run(lambda: cluster.done)
-        assert not cluster.errors, cluster.story()
-        assert cluster.replays > 0
+        end_after_faults(cluster, records)
     assert counts(tmp_path) == Counter(records)
 
 
@@ -404,12 +409,7 @@ def test_chain_killed_while_keys_move(tmp_path, seed):
                 cluster.kill(victim, delay=rng.random() * 0.3)
             cluster.run(lambda: mover.done)
         assert mover.status()["epoch"] >= 5
-        assert len(cluster.completed) < len(records), "all of it has to be under load"
-        del cluster.records[cluster.next :]
-        del records[cluster.next :]
-        cluster.run(lambda: cluster.done)
-        assert not cluster.errors, cluster.story()
-        assert cluster.replays > 0
+        end_after_faults(cluster, records)
     found = Counter()
     for name in ("states", "tags"):
         for number in range(2):
