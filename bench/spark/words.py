@@ -83,21 +83,29 @@ def exact(folder: Path) -> pa.Table:
     return found.cast(pa.schema([("word", pa.string()), ("n", pa.int64())]))
 
 
-def outputs_are_exact(folder: Path, directory: Path, days: int) -> bool:
-    """Whether every day's published outputs are the running counts after that day."""
+def days_of_batches(folder: Path, directory: Path, days: int) -> list[int] | None:
+    """How many days each published batch had; None where its outputs are not exact.
+
+    A batch publishes, for each word of its days, the count of it since the first day. A day is a
+    batch, but not always: Spark notes which files it saw before it notes what the next batch is,
+    and a driver that was killed between the two takes the file after them into the same batch.
+    """
     total: dict[str, int] = {}
-    for day in range(days):
-        words = pq.read_table(folder / f"{day:04d}.parquet", columns=["word"])["word"]
-        tally = pc.value_counts(words).to_pylist()
-        for one in tally:
-            total[one["values"]] = total.get(one["values"], 0) + one["counts"]
-        table = pq.read_table(directory / "outputs" / f"batch={day:012d}", partitioning=None)
+    found, day = [], 0
+    for part in sorted((directory / "outputs").glob("batch=*")):
+        table = pq.read_table(part, partitioning=None)
         given = dict(zip(table["word"].to_pylist(), table["n"].to_pylist(), strict=True))
-        if table.num_rows != len(tally) or given != {
-            w["values"]: total[w["values"]] for w in tally
-        }:
-            return False
-    return True
+        first, seen = day, set[str]()
+        while day < days and (day == first or given != {word: total[word] for word in seen}):
+            words = pq.read_table(folder / f"{day:04d}.parquet", columns=["word"])["word"]
+            for one in pc.value_counts(words).to_pylist():
+                seen.add(one["values"])
+                total[one["values"]] = total.get(one["values"], 0) + one["counts"]
+            day += 1
+        if table.num_rows != len(seen) or given != {word: total[word] for word in seen}:
+            return None
+        found.append(day - first)
+    return found if day == days else None
 
 
 def metrics(directory: Path) -> pa.Table:

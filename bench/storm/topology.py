@@ -51,7 +51,7 @@ def python(
     environment: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Component:
-    """A child in this Python; kind "router" makes its bolt a RouterShellBolt."""
+    """A child in this Python; kind "router" makes it a RouterShellBolt, "source" a spout."""
     if kind == "router":
         options.setdefault("key", ["key"])
     return {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyroute.storm.bolt import Bolt, Context, Spout
     from pyroute.storm.dynamic_bolt import DynamicBolt
-    from pyroute.storm.manager import ManagerBolt
+    from pyroute.storm.manager import ManagerBolt, ManagerSpout
     from pyroute.storm.protocol import Tuple
     from pyroute.storm.routed_spout import RoutedSpout
     from pyroute.storm.router_bolt import RouterBolt
@@ -25,6 +25,7 @@ __all__ = [
     "Context",
     "DynamicBolt",
     "ManagerBolt",
+    "ManagerSpout",
     "Record",
     "RoutedSpout",
     "RouterBolt",
@@ -41,6 +42,7 @@ _PLACES = {
     "Context": "bolt",
     "DynamicBolt": "dynamic_bolt",
     "ManagerBolt": "manager",
+    "ManagerSpout": "manager",
     "Record": "task_bolt",
     "RoutedSpout": "routed_spout",
     "RouterBolt": "router_bolt",

@@ -1,6 +1,7 @@
-"""Runs a bolt as a child of Storm without writing code: ``python -m pyroute.storm KIND [OPTIONS]``.
+"""Runs a bolt or a spout of pyroute as a child of Storm, without writing code.
 
-The topology names it as the command of a shell bolt; its stdin and stdout belong to Storm.
+The topology names ``python -m pyroute.storm KIND [OPTIONS]`` as the command of a shell bolt (or
+spout); its stdin and stdout belong to Storm.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyroute.storm.bolt import Bolt
+    from pyroute.storm.bolt import Bolt, _Child
 
 
 def _names(text: str) -> list[str]:
@@ -118,6 +119,9 @@ def _function(text: str) -> Callable[..., Any]:
 
 def _manager_arguments(parser: argparse.ArgumentParser) -> None:
     _common(parser)
+    parser.add_argument(
+        "--spout", action="store_true", help="no bolt: tasks tell it through the config store"
+    )
     parser.add_argument("--store", metavar="URL", help="config store: dir:PATH, zk://HOST/PATH")
     parser.add_argument("--storage", choices=["state", "store"], default="state")
     parser.add_argument("--plan-every", type=float, default=10.0, metavar="SECONDS")
@@ -134,8 +138,8 @@ def _manager_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resend-after", type=float, default=2.0, metavar="SECONDS")
 
 
-def _manager(options: argparse.Namespace) -> Bolt:
-    from pyroute.storm.manager import ManagerBolt
+def _manager(options: argparse.Namespace) -> _Child:
+    from pyroute.storm.manager import ManagerBolt, ManagerSpout
 
     given: dict[str, Any] = {"max_imbalance": options.max_imbalance}
     if options.max_table is not None:
@@ -144,7 +148,7 @@ def _manager(options: argparse.Namespace) -> Bolt:
         if options.planner != "rebalance":
             raise ValueError(f"algorithm: expected none for {options.planner}, got one")
         given["algorithm"] = options.algorithm
-    bolt = ManagerBolt(
+    manager = (ManagerSpout if options.spout else ManagerBolt)(
         operators=options.operators,
         state=options.state,
         store=options.store,
@@ -154,8 +158,8 @@ def _manager(options: argparse.Namespace) -> Bolt:
         planner=options.planner,
         options=given,
     )
-    bolt.resend_after = options.resend_after
-    return bolt
+    manager.resend_after = options.resend_after
+    return manager
 
 
 def _scheduler_arguments(parser: argparse.ArgumentParser) -> None:
@@ -218,7 +222,7 @@ def _dynamic(options: argparse.Namespace) -> Bolt:
     return DynamicBolt(options.target, store=options.store, bits=options.bits)
 
 
-KINDS: dict[str, tuple[str, Callable[[Any], None], Callable[[Any], Bolt]]] = {
+KINDS: dict[str, tuple[str, Callable[[Any], None], Callable[[Any], _Child]]] = {
     "router": ("routes records by a table, in native code", _router_arguments, _router),
     "source": (
         "the first operator: routes a spout's records, and takes part in reconfigurations",
@@ -239,7 +243,8 @@ KINDS: dict[str, tuple[str, Callable[[Any], None], Callable[[Any], Bolt]]] = {
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m pyroute.storm", description="Runs a bolt as a child of Apache Storm."
+        prog="python -m pyroute.storm",
+        description="Runs a bolt or spout as a child of Apache Storm.",
     )
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     for name, (text, arguments, _) in KINDS.items():
@@ -258,10 +263,10 @@ def main(arguments: list[str] | None = None) -> None:
 
     take_stdio()
     try:
-        bolt = KINDS[options.kind][2](options)
+        child = KINDS[options.kind][2](options)
     except (ImportError, AttributeError, OSError, TypeError, ValueError) as error:
         sys.exit(f"python -m pyroute.storm {options.kind}: {error}")
-    bolt.run()
+    child.run()
 
 
 if __name__ == "__main__":

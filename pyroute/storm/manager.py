@@ -1,8 +1,9 @@
-"""Manager bolt: gathers statistics, plans, and takes the tasks from one router to the next.
+"""Manager: gathers statistics, plans, and takes the tasks from one router to the next.
 
 One task, outside of the way of records: it reads the stream ``pyroute`` of every operator and sends
 to them on its own. What it decides is on stable storage before anybody hears of it; killed at any
-moment, it goes on where it was.
+moment, it goes on where it was. As a spout it has no input: tasks tell it through the config store
+(`pyroute.storm.inbox`), and so do those whose stream a bolt does not read.
 
 With a config store it publishes the router of each edge (`TOPOLOGY/SOURCE->OPERATOR`) and its own
 status (`TOPOLOGY/status`), and follows requests (`TOPOLOGY/request`); of several that wait, the
@@ -36,8 +37,9 @@ from pyroute.rebalance import elastic, rebalance
 from pyroute.ring import Ring
 from pyroute.router import Router
 from pyroute.space_saving import PairSpaceSaving
-from pyroute.storm.bolt import Bolt, Context
-from pyroute.storm.protocol import Tuple
+from pyroute.storm.bolt import Bolt, Context, Spout, _Child
+from pyroute.storm.inbox import Inbox
+from pyroute.storm.protocol import Emit, Tuple
 from pyroute.storm.reconfigure import (
     STREAM,
     Participant,
@@ -92,33 +94,9 @@ class StoreStorage:
         self._store.remove(self._prefix + name)
 
 
-class ManagerBolt(Bolt):
-    """The manager of a topology; options that are None come from its configuration.
+class _Managing(_Child):
+    """What `ManagerBolt` and `ManagerSpout` share: all but how they hear of tasks."""
 
-    Parameters
-    ----------
-    operators
-        As `Participant` has them.
-    state
-        The topology's state directory: decisions are kept in its folder ``manager``.
-    store
-        URL of a config store, for publishing and requests.
-    storage
-        Where decisions are kept: ``state``, or ``store`` for the config store.
-    plan_every
-        Seconds between two plans; 0: only requests.
-    window
-        Seconds of reports that a plan is made of; None: as many as lie between two plans, or 10.
-        At least two of the intervals in which tasks report, so that each has a report in it.
-    gate
-        Whether a plan is worth it; `now` is in seconds. Each operator gets one like it, colocated
-        ones share it. By default its dead band is not above the imbalance that the options allow.
-    options
-        Of `rebalance` (or of `colocate`, with `planner="colocate"`).
-    """
-
-    control_streams = frozenset({STREAM})
-    idle_seconds = 0.1
     resend_after: float = 2.0
     """Seconds after which tasks are asked again."""
 
@@ -185,9 +163,27 @@ class ManagerBolt(Bolt):
         self._began = 0.0
         self._seconds = 0.0
         self._said = ""
+        self._inbox = self._open_inbox(conf, context)
         if self._store is not None:
             self._store.watch(f"{self.name}/request", self._requests.append)
         self._make()
+
+    def _open_inbox(self, conf: Mapping[str, Any], context: Context) -> Inbox | None:
+        """Where those speak whose stream does not come here; None: all of them are read."""
+        read = context.raw.get("source->stream->fields", {})
+        tasks = [
+            task
+            for task in self.wiring.topology.all_tasks
+            if STREAM not in read.get(task.operator, ())
+        ]
+        if not tasks:
+            return None
+        if self._store is None:
+            raise ValueError(
+                f"store: expected a config store (pyroute.store), because the stream {STREAM} of"
+                f" {tasks[0].operator!r} is not read here, got none"
+            )
+        return Inbox(self._store, self.name, conf.get("storm.id"), tasks)
 
     def _stable(self) -> Storage:
         if self.storage == "store":
@@ -208,6 +204,9 @@ class ManagerBolt(Bolt):
             self._send_all(self.manager.start(self.now()))
         except OSError as error:
             self._lost(error)
+        else:
+            if self._inbox is not None:
+                self._inbox.again()
 
     def _lost(self, error: OSError) -> None:
         """Stable storage is away: what happened there is found out when it is back."""
@@ -217,9 +216,8 @@ class ManagerBolt(Bolt):
 
     # messages -----------------------------------------------------------------------------------
 
-    def control(self, record: Tuple) -> None:
+    def _hear(self, task: Task, kind: str, data: str) -> None:
         """Take what a task says."""
-        kind, data = record.values
         if kind == "s":
             self._heard(json.loads(data))
         elif self.manager is None:
@@ -228,11 +226,12 @@ class ManagerBolt(Bolt):
             self._guarded(read_message(data))
         elif kind == "a":
             epoch, sources = json.loads(data)
-            asks = self.wiring.task(record.task)
-            again = ["r", json.dumps([epoch, *asks])]
             for operator, number in sources:
-                task = self.wiring.ids[Task(operator, number)]
-                self.emit(again, stream=STREAM, task=task)
+                self._tell(Task(operator, number), ["r", json.dumps([epoch, *task])])
+
+    def _tell(self, target: Task, values: Sequence[Any]) -> None:
+        """A direct emit: to spouts and bolts it is the same."""
+        self._emit(Emit(values, STREAM, task=self.wiring.ids[target]))
 
     def _heard(self, report: dict[str, Any]) -> None:
         task, now = Task(*report["task"]), self.now()
@@ -252,15 +251,22 @@ class ManagerBolt(Bolt):
 
     def _send_all(self, messages: Sequence[Message]) -> None:
         for message in messages:
-            task = self.wiring.ids[message.target]
-            self.emit(write_message(message), stream=STREAM, task=task)
+            self._tell(message.target, write_message(message))
 
     # time ---------------------------------------------------------------------------------------
 
     def on_idle(self) -> None:
-        """Ask again, follow requests, plan."""
+        """Hear, ask again, follow requests, plan."""
         if self.manager is None:
             self._make()
+        if self._inbox is not None:
+            for task, kind, data in self._inbox.take():
+                try:
+                    self._hear(task, kind, data)
+                except FencedError:
+                    raise
+                except (LookupError, TypeError, ValueError) as error:  # a store is open to others
+                    self.log(f"inbox: {task}: {kind} {data[:80]!r}: {error!r}", 3)
         if self.manager is None:
             return
         try:
@@ -471,6 +477,57 @@ class ManagerBolt(Bolt):
         store = getattr(self, "_store", None)
         if store is not None:
             store.close()
+
+
+class ManagerBolt(_Managing, Bolt):
+    """The manager of a topology; options that are None come from its configuration.
+
+    Parameters
+    ----------
+    operators
+        As `Participant` has them.
+    state
+        The topology's state directory: decisions are kept in its folder ``manager``.
+    store
+        URL of a config store, for publishing, requests and what tasks say whose stream is not read.
+    storage
+        Where decisions are kept: ``state``, or ``store`` for the config store.
+    plan_every
+        Seconds between two plans; 0: only requests.
+    window
+        Seconds of reports that a plan is made of; None: as many as lie between two plans, or 10.
+        At least two of the intervals in which tasks report, so that each has a report in it.
+    gate
+        Whether a plan is worth it; `now` is in seconds. Each operator gets one like it, colocated
+        ones share it. By default its dead band is not above the imbalance that the options allow.
+    options
+        Of `rebalance` (or of `colocate`, with `planner="colocate"`).
+    """
+
+    control_streams = frozenset({STREAM})
+    idle_seconds = 0.1
+
+    def control(self, record: Tuple) -> None:
+        """Take what a task says."""
+        kind, data = record.values
+        self._hear(self.wiring.task(record.task), kind, data)
+
+
+class ManagerSpout(_Managing, Spout):
+    """`ManagerBolt` as a spout: it reads no stream, and every task tells it through the store.
+
+    So the topology has no cycle through its manager, and needs a config store. While Storm has the
+    topology deactivated it is not called: nothing is decided, and a move stands still.
+    """
+
+    wait_seconds: float = 0.1
+    """The longest that it waits for something to hear before it answers Storm."""
+
+    def next(self) -> None:
+        """Do what is due: a spout may emit only now."""
+        assert self._inbox is not None  # a spout reads nothing
+        self._inbox.came.wait(self.wait_seconds)
+        self.on_idle()
 
 
 def _column(report: Mapping[str, Any], name: str, kind: str) -> Any:

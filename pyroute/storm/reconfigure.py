@@ -7,7 +7,8 @@ reads all of them. docs/storm-state.md draws it.
 Storm keeps the order between two tasks but loses what was on its way to a worker that dies. Records
 are replayed by their spout. Messages are not, so every task keeps what it sent in the current
 reconfiguration; one that misses something says so when the manager probes it, and the manager asks
-the others to send it again. Doubles change nothing.
+the others to send it again. Doubles change nothing. Where the manager does not read the stream, a
+spout, what is for it goes through the config store (`pyroute.storm.inbox`).
 
 | kind | data | from, to |
 | --- | --- | --- |
@@ -26,6 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pyroute.control.config_store import ConfigStore
 from pyroute.protocol import (
     MANAGER,
     Instance,
@@ -43,6 +45,7 @@ from pyroute.protocol.messages import Apply, Forward, Output
 from pyroute.ring import Ring
 from pyroute.router import Router
 from pyroute.storm.bolt import Bolt, Context
+from pyroute.storm.inbox import Outbox
 from pyroute.storm.protocol import Tuple
 from pyroute.storm.state import Log, Section
 
@@ -205,6 +208,8 @@ class Participant(Bolt):
         """What was missing at the last probe; None: nobody was asked by this process."""
         self._committed_at = self.now()
         self._reported_at = self.now()
+        self._outbox = self._open_outbox(conf, context, manager)
+        self._said: str | None = None
         self._log: Log | None = None
         if not self.durable:
             self.log("durable=False: what this task knows does not survive its process", 3)
@@ -214,6 +219,23 @@ class Participant(Bolt):
             own = Path(folder) / self.me.operator / str(self.me.number)
             self._log = Log.open(own, lambda loaded: self._expect_wiring(own, loaded))
         self._load()
+
+    def _open_outbox(
+        self, conf: Mapping[str, Any], context: Context, manager: str | None
+    ) -> Outbox | None:
+        """The way to a manager that does not read the stream of this task; None: it does."""
+        targets = context.raw.get("stream->target->grouping")  # Storm 0.x says nothing of it
+        if manager is None or targets is None or manager in context.targets(STREAM):
+            return None
+        url = setting(None, conf, "store")
+        if url is None:
+            raise ValueError(
+                f"store: expected a config store (pyroute.store), because {manager!r} does not read"
+                f" the stream {STREAM} of {context.component!r}, got none"
+            )
+        store = ConfigStore.open(url, wait=False, timeout=5.0)
+        name = str(conf.get("topology.name") or "topology")
+        return Outbox(store, name, conf.get("storm.id"), self.me)
 
     def _store(self) -> Any:
         """Where the state of keys is; None for an operator without."""
@@ -348,7 +370,11 @@ class Participant(Bolt):
             self._reported_at = self.now()
             report = self.report()
             if report is not None:
-                self.emit(["s", report], stream=STREAM, task=self.wiring.ids[MANAGER])
+                self._send_out(MANAGER, ["s", report])
+            problem = None if self._outbox is None else self._outbox.problem
+            if problem is not None and problem != self._said:
+                self.log(f"config store: {problem}; will try again", 3)
+            self._said = problem
 
     def report(self) -> str | None:
         """Statistics for the manager; None: nothing to say."""
@@ -381,6 +407,9 @@ class Participant(Bolt):
             self.ack(identifier)
 
     def _send_out(self, target: Task, values: list[Any], anchor: Tuple | None = None) -> None:
+        if target == MANAGER and self._outbox is not None:
+            self._outbox.say(*values)
+            return
         anchors = () if anchor is None else anchor
         task = self.wiring.ids.get(target)
         if task is not None:  # no manager: nobody to tell
@@ -388,6 +417,6 @@ class Participant(Bolt):
 
     def finish(self) -> None:
         """Let go of the state; what was not committed comes again."""
-        log = getattr(self, "_log", None)
-        if log is not None:
-            log.close()
+        for held in (getattr(self, "_log", None), getattr(self, "_outbox", None)):
+            if held is not None:
+                held.close()

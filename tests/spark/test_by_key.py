@@ -1,6 +1,7 @@
 """`apply_by_key`: equal to `groupBy(key).applyInArrow`, on partitions that a router makes."""
 
 import os
+import subprocess
 import sys
 from collections import Counter
 
@@ -338,6 +339,72 @@ def test_larger_than_memory(spark):
     assert got.bytes.sum() == 4 * limit
     print(f"grew by {(got.rss.max() - before) >> 20} MiB of {limit >> 20}")
     assert got.rss.max() - before < limit
+
+
+UNDER_A_LIMIT = """
+import sys
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
+import pyroute as pr
+import spark_udf as su
+from spark_udf.session import local_session
+
+LIMIT, SIZE = int(sys.argv[1]), 1 << 12
+conf = {
+    "spark.executor.pyspark.memory": f"{LIMIT >> 20}m",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+}
+spark = local_session("local[1]", conf)
+keys = 256
+rows = 4 * LIMIT // SIZE
+payload = F.rpad(F.col("id").cast("string"), SIZE, "x")
+df = spark.range(rows).repartition(2).select((F.col("id") % keys).alias("k"), payload.alias("v"))
+schema = "bound bigint, bytes bigint"
+
+
+def size(table):
+    import resource
+
+    total = pc.sum(pc.binary_length(table["v"])).as_py()
+    return pa.table({"bound": [resource.getrlimit(resource.RLIMIT_AS)[0]], "bytes": [total]})
+
+
+def whole(batches):
+    yield from size(pa.Table.from_batches(batches)).to_batches()
+
+
+got = su.apply_by_key(df, pr.Router(1), "k", func=size, schema=schema).toPandas()
+assert len(got) == keys
+assert set(got.bound) == {LIMIT}, "Spark has to impose the limit"
+assert got.bytes.sum() == 4 * LIMIT
+try:
+    df.coalesce(1).mapInArrow(whole, schema).collect()
+except Exception as error:
+    assert "MemoryError" in str(error) or "malloc" in str(error), error
+else:
+    sys.exit("a whole partition has to be more than the limit allows")
+print("passed")
+"""
+
+
+def test_four_times_the_memory_of_a_worker(tmp_path):
+    """Under the limit that Spark imposes on its workers, where a whole partition does not fit."""
+    script = tmp_path / "job.py"
+    script.write_text(UNDER_A_LIMIT)
+    # The limit is of addresses: threads of libraries take many that nobody uses.
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, script, str(768 << 20)],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.endswith("passed\n"), done.stderr[-3000:]
 
 
 def test_worker_without_pyroute(monkeypatch):

@@ -33,6 +33,8 @@ class Component:
     reads: list[tuple[str, str, str]] = field(default_factory=list)
     """(component, stream, grouping), the grouping `shuffle` or `direct`."""
     streams: dict[str, list[str]] = field(default_factory=dict)
+    spout: bool = False
+    """Whether it is asked for records, again and again, instead of getting any."""
 
 
 class Attempt:
@@ -101,6 +103,10 @@ class Child:
         process.wait()
         for end in (process.stdin, process.stdout, self.stderr):
             end.close()
+
+    def ask(self, command="next"):
+        """What Storm asks a spout; it asks again when that is answered."""
+        self.out += json.dumps({"command": command}).encode() + END
 
     def offer(self, source, message, identifier, attempts):
         """A tuple for this task, in the channel of its source."""
@@ -200,6 +206,13 @@ class Cluster:
         for source, stream, _ in component.reads:
             names = self.fields if source == "spout" else self.components[source].streams[stream]
             fields.setdefault(source, {})[stream] = names
+        groupings = {
+            stream: {
+                name: {"type": grouping.upper()}
+                for name, grouping in self.readers(child.component, stream)
+            }
+            for stream in component.streams
+        }
         return {
             "pidDir": str(self.folder),
             "conf": self.conf,
@@ -209,6 +222,7 @@ class Cluster:
                 "componentid": child.component,
                 "streams": list(component.streams),
                 "source->stream->fields": fields,
+                "stream->target->grouping": groupings,
             },
         }
 
@@ -292,6 +306,8 @@ class Cluster:
     def said(self, child, message):
         if isinstance(message, dict) and "pid" in message and "command" not in message:
             child.greeted = True
+            if self.components[child.component].spout:
+                child.ask("activate")
             return
         command = message["command"]
         if command == "emit":
@@ -308,6 +324,8 @@ class Cluster:
         elif command == "fail":
             for attempt in child.waiting.pop(message["id"]):
                 self.give_up(attempt)
+        elif command == "sync" and self.components[child.component].spout:
+            child.ask()
         elif command == "error":
             self.errors.append((child.component, message["msg"]))
         elif command == "log":

@@ -14,7 +14,7 @@ import pyroute.storm.RouterShellBolt;
 
 /**
  * A topology from a description in JSON: {"name", "conf", "components": [{"id", "kind", "parallelism", "inputs": [{"from",
- * "stream", "grouping", ...}], ...}]}. Kinds: spout, pairs, count, stage, hash, shell, router; groupings: shuffle, local_or_shuffle, fields,
+ * "stream", "grouping", ...}], ...}]}. Kinds: spout, pairs, count, stage, hash, shell, source, router; groupings: shuffle, local_or_shuffle, fields,
  * partial_key, direct, all, global, none, routed. bench/storm/topology.py writes it.
  */
 final class Topologies {
@@ -47,6 +47,12 @@ final class Topologies {
             }
             if ("pairs".equals(given.get("kind"))) {
                 builder.setSpout(id, new PairSpout(given), parallelism);
+                continue;
+            }
+            if ("source".equals(given.get("kind"))) {
+                ShellSource source = new ShellSource(given);
+                source.setEnv(environment(given));
+                builder.setSpout(id, source, parallelism);
                 continue;
             }
             BoltDeclarer bolt = builder.setBolt(id, bolt(given), parallelism);
