@@ -56,9 +56,9 @@ class Worker:
         self.process.stdin.flush()
         return self.process.stdout.readline().rstrip("\n")
 
-    def begin(self, name, url, targets=4, wait=60_000, poll=POLL):
+    def begin(self, name, url, targets=4, wait=60_000, poll=POLL, edge=EDGE):
         """Start to prepare a grouping."""
-        assert self.ask("store", name, targets, poll, wait, url, EDGE) == "ok"
+        assert self.ask("store", name, targets, poll, wait, url, edge) == "ok"
 
     def prepare(self, name, url, **options):
         self.begin(name, url, **options)
@@ -387,6 +387,22 @@ def test_zookeeper_late_killed_and_back(worker, server):
     worker.ask("forget", "a")
     worker.ask("forget", "b")
     wait_for("the end of threads", lambda: worker.ask("forget", "-") and not worker.threads())
+
+
+def test_one_session_for_a_store(worker, server):
+    """However many edges a worker follows: a server takes 60 sessions of one host."""
+    server.start()
+    url = f"zk://{server.hosts}/pyroute"
+    with ConfigStore.open(url) as store:
+        for number in range(5):
+            store.put(f"edge-{number}", router(number).to_bytes(), 0)
+        for number in range(5):
+            worker.prepare(f"a{number}", url, edge=f"edge-{number}")
+            assert worker.places(f"a{number}") == places(router(number))
+        assert worker.threads() == ["pyroute"] * 3
+        store.put("edge-3", router(9).to_bytes(), 1)
+        worker.takes("a3", router(9))
+        assert worker.places("a4") == places(router(4))
 
 
 def test_zookeeper_session_expired(worker, server):

@@ -11,34 +11,49 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * One thread per store and document and JVM, which looks for a new router and hands it to all that listen. Level-triggered:
- * the newest is seen, some may be skipped. What is malformed is logged once, and the last good router stays. Listeners are held weakly:
- * groupings are never told that they end.
+ * One thread, and one session of ZooKeeper, per store and JVM: it looks for new routers in the documents that are followed, and hands them to all that
+ * listen. Level-triggered: the newest is seen, some may be skipped. What is malformed is logged once, and the last good router
+ * stays. Listeners are held weakly: groupings are never told that they end.
  */
 final class RouterWatch {
     private static final Logger LOG = LoggerFactory.getLogger(RouterWatch.class);
-    private static final Map<String, RouterWatch> WATCHES = new HashMap<>();
+    private static final Map<String, RouterWatch> WATCHES = new HashMap<>(); // by the store; it is the lock of all
 
     private final String url;
-    private final String name;
 
-    // Of the lock, which is that of WATCHES.
-    private final List<WeakReference<Consumer<Router>>> listeners = new ArrayList<>();
-    private final List<WeakReference<Consumer<Router>>> newcomers = new ArrayList<>(); // who have none yet
-    private long pollMillis;
+    // Of the lock.
+    private final Map<String, Followed> documents = new HashMap<>();
+    private long pollMillis = Long.MAX_VALUE;
     private boolean woken;
 
-    // Of the thread.
-    private Router newest;
-    private long seen; // the version of the document that was read last
-    private long readAt;
-    private String malformed = "";
-    private String trouble = "";
-
-    private RouterWatch(String url, String name, long pollMillis) {
+    private RouterWatch(String url) {
         this.url = url;
-        this.name = name;
-        this.pollMillis = pollMillis;
+    }
+
+    /** A document that somebody follows. */
+    private static final class Followed {
+        final String name;
+
+        // Of the lock.
+        final List<WeakReference<Consumer<Router>>> listeners = new ArrayList<>();
+        final List<WeakReference<Consumer<Router>>> newcomers = new ArrayList<>(); // who have none yet
+
+        // Of the thread.
+        Router newest;
+        long seen; // the version of the document that was read last
+        long readAt;
+        String malformed = "";
+        String trouble = "";
+
+        Followed(String name) {
+            this.name = name;
+        }
+
+        boolean wanted() {
+            listeners.removeIf(each -> each.get() == null);
+            newcomers.removeIf(each -> each.get() == null);
+            return !listeners.isEmpty() || !newcomers.isEmpty();
+        }
     }
 
     /**
@@ -48,16 +63,16 @@ final class RouterWatch {
      */
     static void listen(String url, String name, long pollMillis, Consumer<Router> listener) {
         synchronized (WATCHES) {
-            RouterWatch watch = WATCHES.get(url + " " + name);
+            RouterWatch watch = WATCHES.get(url);
             if (watch == null) {
-                watch = new RouterWatch(url, name, pollMillis);
-                WATCHES.put(url + " " + name, watch);
+                watch = new RouterWatch(url);
+                WATCHES.put(url, watch);
                 Thread thread = new Thread(watch::run, "pyroute-router-watch");
                 thread.setDaemon(true);
                 thread.start();
             }
+            watch.documents.computeIfAbsent(name, Followed::new).newcomers.add(new WeakReference<>(listener));
             watch.pollMillis = Math.min(watch.pollMillis, pollMillis);
-            watch.newcomers.add(new WeakReference<>(listener));
             watch.woken = true;
             WATCHES.notifyAll();
         }
@@ -65,22 +80,24 @@ final class RouterWatch {
 
     private void run() {
         try (ConfigStore store = ConfigStore.open(url)) {
-            do {
-                look(store);
-            } while (rest());
+            for (List<Followed> all; !(all = rest()).isEmpty(); ) {
+                for (Followed each : all) {
+                    look(store, each);
+                }
+            }
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
         } catch (IOException error) {
             LOG.debug("{}: {}", url, error.toString());
         } finally {
             synchronized (WATCHES) {
-                WATCHES.remove(url + " " + name, this);
+                WATCHES.remove(url, this);
             }
         }
     }
 
-    /** Until it is time to look again; false where nobody listens any more. */
-    private boolean rest() throws InterruptedException {
+    /** Waits until it is time to look again; what is followed then. */
+    private List<Followed> rest() throws InterruptedException {
         long begun = System.nanoTime();
         synchronized (WATCHES) {
             while (!woken) {
@@ -90,13 +107,12 @@ final class RouterWatch {
                 }
                 WATCHES.wait(left);
             }
-            listeners.removeIf(each -> each.get() == null);
-            newcomers.removeIf(each -> each.get() == null);
-            if (listeners.isEmpty() && newcomers.isEmpty()) {
-                WATCHES.remove(url + " " + name, this);
-                return false;
+            woken = false;
+            documents.values().removeIf(each -> !each.wanted());
+            if (documents.isEmpty()) {
+                WATCHES.remove(url, this); // who comes now makes another
             }
-            return true;
+            return new ArrayList<>(documents.values());
         }
     }
 
@@ -104,50 +120,49 @@ final class RouterWatch {
      * Reads what is new. For those who came since the last look the whole document is read, unless that was just done: they may
      * belong to another run of the topology, with a store that was made anew and counts its versions from 1.
      */
-    private void look(ConfigStore store) throws InterruptedException {
+    private void look(ConfigStore store, Followed of) throws InterruptedException {
         boolean again;
         synchronized (WATCHES) {
-            woken = false;
-            again = newest == null || !newcomers.isEmpty() && System.nanoTime() - readAt > pollMillis * 1_000_000;
+            again = of.newest == null || !of.newcomers.isEmpty() && System.nanoTime() - of.readAt > pollMillis * 1_000_000;
         }
-        Router found = null; // for newcomers
+        Router found; // for newcomers
         boolean changed = false; // for all
         try {
-            ConfigStore.Document document = store.read(name, again ? 0 : seen);
-            trouble = "";
+            ConfigStore.Document document = store.read(of.name, again ? 0 : of.seen);
+            of.trouble = "";
             if (document != null) {
-                boolean other = document.version != seen;
-                seen = document.version;
-                newest = parsed(document);
-                readAt = System.nanoTime();
+                boolean other = document.version != of.seen;
+                of.seen = document.version;
+                of.newest = parsed(document);
+                of.readAt = System.nanoTime();
                 changed = other;
             }
-            found = document == null && again ? null : newest; // a document that is gone is of another run
+            found = document == null && again ? null : of.newest; // a document that is gone is of another run
         } catch (FormatException error) {
-            trouble = "";
-            if (!error.toString().equals(malformed)) {
-                malformed = error.toString();
-                warn(malformed);
+            of.trouble = "";
+            if (!error.toString().equals(of.malformed)) {
+                of.malformed = error.toString();
+                warn(of, of.malformed);
             }
-            found = newest;
+            found = of.newest;
         } catch (IOException | RuntimeException error) {
-            if (!error.toString().equals(trouble)) {
-                trouble = error.toString();
-                warn(trouble);
+            if (!error.toString().equals(of.trouble)) {
+                of.trouble = error.toString();
+                warn(of, of.trouble);
             }
-            found = newest;
+            found = of.newest;
         }
         if (found == null) {
             return;
         }
         List<WeakReference<Consumer<Router>>> all;
         synchronized (WATCHES) {
-            all = new ArrayList<>(newcomers);
+            all = new ArrayList<>(of.newcomers);
             if (changed) {
-                all.addAll(listeners);
+                all.addAll(of.listeners);
             }
-            listeners.addAll(newcomers);
-            newcomers.clear();
+            of.listeners.addAll(of.newcomers);
+            of.newcomers.clear();
         }
         for (WeakReference<Consumer<Router>> each : all) {
             Consumer<Router> listener = each.get();
@@ -165,7 +180,7 @@ final class RouterWatch {
         }
     }
 
-    private void warn(String problem) {
-        LOG.warn("{} {}: {}; {}", url, name, problem, newest == null ? "no router is known" : newest + " stays in force");
+    private void warn(Followed of, String problem) {
+        LOG.warn("{} {}: {}; {}", url, of.name, problem, of.newest == null ? "no router is known" : of.newest + " stays in force");
     }
 }
