@@ -146,6 +146,19 @@ def test_newer_are_taken_and_stale_refused(worker, store, url):
     worker.takes("a", router(8))
 
 
+def test_the_same_router_again_changes_nothing(worker, store, url):
+    """Whoever publishes again what is there, or starts beside it, costs no second copy of it."""
+    store.put(EDGE, router(5).to_bytes(), 0)
+    worker.prepare("a", url)
+    store.put(EDGE, router(5).to_bytes(), 1)
+    time.sleep(5 * POLL / 1000)
+    worker.prepare("b", url)
+    store.put(EDGE, router(6).to_bytes(), 2)
+    worker.takes("a", router(6))
+    worker.takes("b", router(6))
+    worker.logged("takes the place of", 2)
+
+
 def test_malformed_keeps_the_last_good(worker, store, url):
     """Damaged, torn, empty, no envelope, no router: each is said once, none takes the place."""
     store.put(EDGE, router(1).to_bytes(), 0)
@@ -229,7 +242,7 @@ def test_none_in_time(worker, store, url):
     store.put(EDGE, router(1, tasks=7).to_bytes(), 0)
     worker.begin("b", url, wait=300)
     assert worker.ask("wait", "b").startswith("error IllegalStateException")
-    assert "expected 4 tasks; no router is in force" in worker.log()
+    wait_for("why", lambda: "expected 4 tasks; no router is in force" in worker.log(), 60.0)
 
 
 def test_a_late_directory(worker, url, tmp_path):

@@ -2,6 +2,8 @@ package pyroute.storm;
 
 import java.io.IOException;
 import java.lang.ref.WeakReference;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -40,6 +42,7 @@ final class RouterWatch {
 
         // Of the thread.
         Router newest;
+        long newestHash;
         long seen; // the version of the document that was read last
         long readAt;
         String malformed = "";
@@ -47,6 +50,22 @@ final class RouterWatch {
 
         Followed(String name) {
             this.name = name;
+        }
+
+        /** Whether it is another router than the newest; one that is the same takes neither time nor memory. */
+        boolean parse(ConfigStore.Document document) {
+            ByteBuffer value = ByteBuffer.wrap(document.value).order(ByteOrder.LITTLE_ENDIAN);
+            long hash = KeyHash.ofBytes(value, document.value.length, KeyHash.SEED);
+            if (newest != null && hash == newestHash) {
+                return false;
+            }
+            try {
+                newest = Router.fromBytes(document.value);
+            } catch (FormatException error) {
+                throw error.of(document.version);
+            }
+            newestHash = hash;
+            return true;
         }
 
         boolean wanted() {
@@ -133,9 +152,8 @@ final class RouterWatch {
             if (document != null) {
                 boolean other = document.version != of.seen;
                 of.seen = document.version;
-                of.newest = parsed(document);
+                changed = of.parse(document) && other;
                 of.readAt = System.nanoTime();
-                changed = other;
             }
             found = document == null && again ? null : of.newest; // a document that is gone is of another run
         } catch (FormatException error) {
@@ -169,14 +187,6 @@ final class RouterWatch {
             if (listener != null) {
                 listener.accept(found);
             }
-        }
-    }
-
-    private static Router parsed(ConfigStore.Document document) {
-        try {
-            return Router.fromBytes(document.value);
-        } catch (FormatException error) {
-            throw error.of(document.version);
         }
     }
 
