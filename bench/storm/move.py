@@ -181,6 +181,12 @@ class Run:
             "ZooKeeper": zookeeper(1.0),
         }
         if isinstance(self.store, Documents):
+
+            def both() -> None:
+                child("manager")()
+                zookeeper(1.0)()
+
+            found["the manager and ZooKeeper"] = both
             found["ZooKeeper, for longer than a session"] = zookeeper(SESSION + 2.0)
         return found
 

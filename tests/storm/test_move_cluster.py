@@ -36,7 +36,7 @@ def test_faults_with_the_store_in_zookeeper(tmp_path):
     with move.running(tmp_path / "run", **options, zookeeper=True) as run:
         rows = move.faults(run)
         assert [row["killed"] for row in rows] == list(run.victims())
-        assert len(rows) == 5
+        assert len(rows) == 6
         assert run.status()["epoch"] >= len(rows)
         records = run.finish()
         print(f"{records} records; {rows}")
