@@ -34,12 +34,16 @@ SESSION = 10.0
 
 
 def description(
-    folder: Path, store: str, *, rate: float, keys: int, timeout: int, pending: int
+    folder: Path, store: str, spout: bool, *, rate: float, keys: int, timeout: int, pending: int
 ) -> Any:
-    """The topology; everything that it keeps is below the folder, or in a store elsewhere."""
+    """The topology; everything that it keeps is below the folder, or in a store elsewhere.
+
+    With `spout` the manager is one, and reads nothing.
+    """
     control = {"streams": {"pyroute": ["kind", "data"]}, "direct_streams": ["pyroute"]}
     module = ["-m", "pyroute.storm"]
     storage = "store" if store.startswith("zk:") else "state"
+    heard = () if spout else ("split", "count")
     return tp.topology(
         NAME,
         tp.spout(rate=rate, keys=keys, folder=str(folder / "spout")),
@@ -61,8 +65,10 @@ def description(
         ),
         tp.python(
             "manager",
-            *(tp.by("direct", name, "pyroute") for name in ("split", "count")),
-            script=[*module, "manager", "--plan-every", "0", "--storage", storage],
+            *(tp.by("direct", name, "pyroute") for name in heard),
+            script=[*module, "manager", "--plan-every", "0", "--storage", storage]
+            + ["--spout"] * spout,
+            kind="source" if spout else "shell",
             **control,
         ),
         conf={
@@ -201,10 +207,12 @@ def running(
     pending: int = 2000,
     seed: int = 0,
     zookeeper: bool = False,
+    spout: bool = False,
 ) -> Iterator[Run]:
     """A cluster with the topology, once records flow and the manager is up.
 
-    With `zookeeper` the manager's store and stable storage are in the ZooKeeper of the cluster.
+    With `zookeeper` the manager's store and stable storage are in the ZooKeeper of the cluster,
+    with `spout` it is no bolt.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "spout").mkdir(exist_ok=True)
@@ -218,7 +226,7 @@ def running(
             store = ConfigStore.open(url)
         with contextlib.closing(store):
             options: dict[str, Any] = {"rate": rate, "keys": keys, "timeout": timeout}
-            cluster.submit(description(folder, url, pending=pending, **options))
+            cluster.submit(description(folder, url, spout, pending=pending, **options))
             run = Run(cluster, folder, store, keys, seed)
             wait_for("records acked", lambda: run.progress()[0] > 500)
             wait_for("the manager", lambda: run.status().get("phase") == "idle")

@@ -31,9 +31,9 @@ def test_moves_and_faults(tmp_path):
 
 @pytest.mark.usefixtures("storm_jars")
 def test_faults_with_the_store_in_zookeeper(tmp_path):
-    """Requests, status and decisions of the manager in the ZooKeeper that is killed."""
+    """All that a manager says and hears but its own emits: it is a spout, which reads nothing."""
     options = {"rate": 400, "keys": 300, "timeout": 10, "seed": 2}
-    with move.running(tmp_path / "run", **options, zookeeper=True) as run:
+    with move.running(tmp_path / "run", **options, zookeeper=True, spout=True) as run:
         rows = move.faults(run)
         assert [row["killed"] for row in rows] == list(run.victims())
         assert len(rows) == 6
