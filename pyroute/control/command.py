@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from pyroute.cli.options import Debug, Quiet
@@ -215,6 +216,8 @@ class Trainer:
             words = [nice, "-n", "19"] if nice else []
             words += [sys.executable, "-m", "pyroute", "train", self._store, "--out", str(out)]
             words += ["--target", target, "--log", target, "--kind", "mixed"]
+            for name in reporting(history, target):  # others in the store are none of this edge
+                words += ["--only", name]
             with self._lock:
                 if self._closed:
                     raise RuntimeError("training: ended")
@@ -244,6 +247,12 @@ class Trainer:
             except subprocess.TimeoutExpired:
                 process.kill()
         self._idle.wait(5.0)
+
+
+def reporting(history: History, target: str) -> list[str]:
+    """Workers that told the target at all: others are not in the store."""
+    told = np.isfinite(np.asarray(history.features.get(target, history.target)))
+    return [name for at, name in enumerate(history.workers) if told[:, at].any()]
 
 
 def _of_document(documents: ConfigStore, name: str) -> list[str]:

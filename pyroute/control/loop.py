@@ -406,7 +406,7 @@ class Loop:
         seen = {}
         for worker in self.workers:
             seen[worker] = self._measured(worker, merged, hosts, now, problems)
-        if not merged and self._sources:
+        if not merged and self._sources and not self._reported_lately(now):
             problems["workers"] = "none reports: the ratio stays"
         for worker, each in seen.items():
             expected = self._expected.get(worker, math.nan)
@@ -417,6 +417,16 @@ class Loop:
         self._rows.append((merged, means))
         residuals = {name: list(values) for name, values in self._residuals.items()}
         return Statistics(now, seen, residuals)
+
+    def _usual_gap(self, worker: str) -> float:
+        """Seconds between two reports: they may be rarer than decisions, the jar's are."""
+        return max(self.guard.period, min(self._gaps[worker], default=REPORTS))
+
+    def _reported_lately(self, now: float) -> bool:
+        return any(
+            now - heard <= self._stale * self._usual_gap(worker)
+            for worker, heard in self._heard.items()
+        )
 
     def _measured(
         self,
@@ -442,9 +452,7 @@ class Loop:
             return found
         age = now - self._heard.get(worker, self._begun)
         last = self._last.get(worker, Measurement())
-        # Reports may be rarer than decisions: the jar sends one a second at most.
-        usual = max(self.guard.period, min(self._gaps[worker], default=REPORTS))
-        if age <= self._stale * usual:
+        if age <= self._stale * self._usual_gap(worker):
             return Measurement(host=last.host)
         if any(heard >= now for heard in self._heard.values()):
             # Others report: this one is gone, or so slow that it cannot.
@@ -519,6 +527,9 @@ class Loop:
             if mark == self._weights_mark:
                 return
             model = self._load(self._weights)
+            order_of = getattr(model, "order_of", None)
+            if order_of is not None:  # one of other workers is as good as none
+                order_of(self.workers)
             if self.model is not None and len(self._rows) > 1:
                 self._swap_record(model)
             self.model, self._weights_mark = model, mark

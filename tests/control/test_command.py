@@ -223,7 +223,11 @@ def test_retraining_asks_the_command_that_trains(tmp_path, python):
     # The words are kept; the weights go where the sixth says.
     python(f'echo "$@" > {tmp_path}/words; echo progress >&2; cp {tmp_path}/trained "$6"')
     training = Trainer(str(tmp_path / "control.db"), "--last", "7")
+    values = np.array([[1.0, 1.0, np.nan]] * 3)
+    silent = History(("a", "b", "never"), values, {"queue_ms": values})
     values = np.ones((3, 2))
+    training.train(silent)
+    assert "--only a --only b --" in (tmp_path / "words").read_text()
     made = training.train(History(("a", "b"), values, {"queue_ms": values}))
     assert made.predict(np.ones((2, 2))) == pytest.approx(model.predict(np.ones((2, 2))))
     words = (tmp_path / "words").read_text()
