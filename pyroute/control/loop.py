@@ -303,15 +303,19 @@ class Loop:
         if trouble:
             problems["config"] = f"{trouble}; the last ratio stays"
         self._overtaken = False
+        if self._watch is not None and not self._config.is_connected:
+            return  # a call would wait, and what is measured meanwhile would be late
         if self._watch is not None and self._adopted and self._watch.version > self.version:
             problems["config"] = f"somebody else wrote version {self._watch.version}: it is used"
             self._adopted, self._overtaken = False, True
-        if self._adopted:
-            return
+        if not self._adopted:
+            self._read_document(self._config, problems)
+
+    def _read_document(self, config: ConfigStore, problems: dict[str, str]) -> None:
         try:
             if self._watch is None:
-                self._watch = self._config.watch(self.name, lambda _: None)
-            document = self._config.get(self.name)
+                self._watch = config.watch(self.name, lambda _: None)
+            document = config.get(self.name)
             if document is not None:
                 self.version = document.version
                 grouping, names = from_document(document.value, len(self.workers))
@@ -675,8 +679,8 @@ class Loop:
             self._grouping, self._unpublished = wanted, None
             self.version += 1
             return True
-        if not self._adopted:
-            return False  # what is in force is not known yet
+        if not self._adopted or not self._config.is_connected:
+            return False  # what is in force is not known yet, or nobody can be told
         try:
             self.version = self._config.put(
                 self.name, to_document(wanted, self.workers), expect_version=self.version
