@@ -183,7 +183,7 @@ def control(
             cost=lambda: monitor.cost,
         )
         with _shown(out) as show:
-            loop.run(stop, show, turns)
+            loop.run(stop, _surviving(show), turns)
 
 
 class Trainer:
@@ -369,6 +369,20 @@ def _said_once() -> Iterator[None]:
     finally:
         for log in logs:
             log.removeHandler(handler)
+
+
+def _surviving(show: Callable[[Status], None]) -> Callable[[Status], None]:
+    """A disk that is full under a log costs the log, not control; a reader that is gone ends it."""
+
+    def shown(status: Status) -> None:
+        try:
+            show(status)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            return
+
+    return shown
 
 
 @contextlib.contextmanager

@@ -121,8 +121,13 @@ class StormHook(Hook):
                 data = self._socket.recv(_LARGEST)
             except TimeoutError:
                 continue
-            except OSError:
-                return
+            except OSError as error:
+                if self._closed.is_set():
+                    return
+                with self._lock:  # out of memory for a moment: deaf for that long, not for ever
+                    self._problem = f"port {self.port}: {error}"
+                self._closed.wait(0.2)
+                continue
             try:
                 sample = self.parse(data, self._clock(), self._host)
             except Exception as error:  # whatever it is, the next one is read

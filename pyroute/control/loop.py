@@ -344,14 +344,19 @@ class Loop:
         samples: list[Sample] = []
         new: list[Sample] = []
         for source in self._sources:
+            came: list[Sample] = []
             try:
-                came = [_checked(sample) for sample in source()]
-                samples += came
-                if not getattr(getattr(source, "__self__", None), "kept", False):
-                    new += came
+                for sample in source():
+                    try:
+                        came.append(_checked(sample))
+                    except Exception as error:  # the others are good
+                        problems[f"source {_name(source)}"] = _said(error)
             except Exception as error:
                 problems[f"source {_name(source)}"] = _said(error)
                 continue
+            samples += came
+            if not getattr(getattr(source, "__self__", None), "kept", False):
+                new += came
             owner = getattr(source, "__self__", None)
             problem = getattr(owner, "problem", None)
             if problem:
@@ -790,9 +795,14 @@ def _checked(sample: Any) -> Sample:
     """A sample with numbers alone, or an error that says which is none."""
     if not isinstance(sample, Sample):
         raise TypeError(f"sample: expected a Sample, got {sample!r:.60}")
-    for name, value in sample.features.items():
-        if not isinstance(value, int | float | np.number):
+    for name in ("worker", "host"):
+        if not isinstance(getattr(sample, name), str):
+            raise TypeError(f"{name}: expected text, got {getattr(sample, name)!r:.60}")
+    for name, value in (("time", sample.time), *sample.features.items()):
+        if not isinstance(value, int | float | np.integer | np.floating):
             raise TypeError(f"{sample.worker}: {name}: expected a number, got {value!r:.60}")
+        if isinstance(value, int) and abs(value) >= 1 << 1000:
+            raise ValueError(f"{sample.worker}: {name}: expected what a float can hold, got more")
     return sample
 
 

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -164,6 +165,25 @@ def test_disk_that_is_full(tmp_path):
     last = json.loads(done.stdout.splitlines()[-1])
     assert "routing goes on without it" in last["problems"]["store"]
     assert last["ratio"] == {"w0": 0.75, "w1": 0.25}
+
+
+@pytest.mark.parametrize("words", [["--json"], []])
+def test_a_log_on_a_disk_that_is_full(tmp_path, words):
+    """What it says is lost; what it does is not."""
+    if not Path("/dev/full").exists():
+        pytest.skip("/dev/full is missing")
+    words = ["--config", f"dir:{tmp_path / 'conf'}", "--worker", "w0", *words]
+    words += ["--store", str(tmp_path / "control.db"), "--period", "0.1", "--turns", "5"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "pyroute", "control", "demo", "a->b", *words],
+            stdout=full,
+            stderr=full,
+            timeout=180,
+        )
+    assert done.returncode in (0, 120)  # 120: Python could not say its last words either
+    with Store.open(tmp_path / "control.db") as store:
+        assert len(set(store.read(0.0, 1e12)["sent"].to_pylist())) == 5
 
 
 def test_one_host_reports_and_another_decides(tmp_path):

@@ -225,3 +225,27 @@ def test_spark_that_does_not_answer(status_api):
 def test_wrong_url():
     with pytest.raises(ValueError, match=r"^url: expected"):
         Hook.spark("localhost:4040")
+
+
+def test_a_socket_that_fails_for_a_moment():
+    """What is out of memory for a moment is no reason to be deaf from then on."""
+    with Hook.storm() as hook:
+        inner, failing = hook._socket, Mock()
+        failing.recv.side_effect = OSError("No buffer space available")
+        hook._socket = failing
+        deadline, seen = time.monotonic() + 60, None
+        while seen is None:
+            assert time.monotonic() < deadline
+            hook.collect()
+            seen = hook.problem
+            time.sleep(0.02)
+        assert "No buffer space available" in seen
+        hook._socket = inner
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+            out.sendto(DATAGRAM, ("127.0.0.1", hook.port))
+        came = []
+        while not came:
+            assert time.monotonic() < deadline
+            came = hook.collect()
+            time.sleep(0.02)
+        assert came[0].worker == "count/3"

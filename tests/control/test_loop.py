@@ -547,6 +547,12 @@ def test_a_process_that_stands_still_is_as_good_as_gone():
         None,
         [Sample(0.0, "h1", "w1", {"service_ms": "x"})],
         [Sample(0.0, "h1", "w1", {"other": None})],
+        [Sample(0.0, "h1", "w1", {"service_ms": 10**400})],
+        [Sample(0.0, "h1", "w1", {"backlog": np.complex128(1)})],
+        [Sample(0.0, "h1", ["w1"], {"service_ms": 5.0})],
+        [Sample(0.0, None, "w1", {"service_ms": 5.0})],
+        [Sample("now", "h1", "w1", {"service_ms": 5.0})],
+        [Sample(0.0, "h1", "w1", None)],
     ],
 )
 def test_source_that_gives_nonsense(came, tmp_path):
@@ -557,6 +563,19 @@ def test_source_that_gives_nonsense(came, tmp_path):
         status = world.turn(2)
         assert [kind for kind in status.problems if kind.startswith("source")]
         assert status.ratio["w1"] < 0.1
+
+
+def test_one_sample_of_nonsense_leaves_the_others_of_its_source(tmp_path):
+    with Store.open(tmp_path / "control.db") as store:
+        world = World(store=store)
+        good = world.loop._sources[0]
+        bad = Sample(0.0, "h1", "w3", {"service_ms": "x"})
+        world.loop._sources[0] = lambda: [bad, *good()]
+        world.service["w1"] = 25.0
+        status = world.turn(2)
+        assert "expected a number, got 'x'" in " ".join(status.problems.values())
+        assert status.ratio["w1"] < 0.1
+        assert len(store.read(0.0, 1e9)) == 8
 
 
 def test_names_that_a_store_cannot_hold(tmp_path):
