@@ -261,6 +261,22 @@ def test_malformed_document(config, tmp_path, when):
     assert grouping == world.loop.grouping
 
 
+@pytest.mark.parametrize(
+    "value",
+    [{"ratio": [10**400, 1, 1, 1]}, {"ratio": [1] * 4, "bits": 10**400}, {"ratio": [1e308] * 4}],
+)
+def test_a_document_of_numbers_that_are_too_large(config, value):
+    """Malformed as any other: it is written again, and does not stay for ever."""
+    config.put(NAME, value, 0)
+    with pytest.raises(ValueError, match=r"^(ratio|bits): expected"):
+        from_document(config.get(NAME).value, 4)
+    world = World(config=config)
+    assert "it will be written again" in world.turn().problems["document"]
+    world.service["w1"] = 50.0
+    assert world.turn(2).problems == {}
+    assert from_document(config.get(NAME).value, 4)[0] == world.loop.grouping
+
+
 def test_torn_document(config, tmp_path):
     world = World(config=config)
     world.service["w1"] = 50.0
