@@ -249,3 +249,25 @@ def test_a_socket_that_fails_for_a_moment():
             came = hook.collect()
             time.sleep(0.02)
         assert came[0].worker == "count/3"
+
+
+def test_a_spark_that_does_not_answer_is_not_asked_each_time():
+    """A loop that decides once a second must not wait for it twice a second."""
+    now, asked = [0.0], []
+
+    def get(path):
+        asked.append(now[0])
+        if len(asked) < 3:
+            now[0] += 2.0
+            raise TimeoutError("timed out")
+        return [{"id": "app"}] if path == "/applications" else []
+
+    hook = SparkHook("http://127.0.0.1:1", get=get, ticks=lambda: now[0])
+    for _ in range(30):
+        assert hook.collect(0.0) == []
+        assert "timed out" in hook.problem
+        now[0] += 1.0
+    assert asked == [0.0, 22.0]
+    now[0] = 44.0
+    assert hook.collect(0.0) == []
+    assert hook.problem is None
