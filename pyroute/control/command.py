@@ -198,7 +198,9 @@ class Trainer:
     """
 
     def __init__(self, store: str, *more: str) -> None:
-        self._store, self._more = store, more
+        # A path may end in anything: that it is a store is said, not guessed.
+        self._store = store if "://" in store else f"sqlite:///{store}"
+        self._more = more
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._closed = False

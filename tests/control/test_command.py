@@ -400,7 +400,7 @@ def test_retraining_asks_the_command_that_trains(tmp_path, python):
     made = training.train(History(("a", "b"), values, {"queue_ms": values}))
     assert made.predict(np.ones((2, 2))) == pytest.approx(model.predict(np.ones((2, 2))))
     words = (tmp_path / "words").read_text()
-    assert f"-m pyroute train {tmp_path / 'control.db'} --out" in words
+    assert f"-m pyroute train sqlite:///{tmp_path / 'control.db'} --out" in words
     assert "--target queue_ms --log queue_ms" in words
     assert words.endswith("--last 7\n")
     python('echo "pyroute train: rows: expected more" >&2; exit 2')

@@ -79,7 +79,7 @@ def verdicts(store):
 def test_a_better_model_is_taken_and_a_worse_one_is_not(tmp_path, monkeypatch):
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    place = str(tmp_path / "control.db")
+    place = str(tmp_path / "readings")  # whatever the name ends in
     with Store.open(place) as store, contextlib.ExitStack() as stack:
         world = World(store)
         assert world.turn().why == "persistence: no forecast"
