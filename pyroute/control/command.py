@@ -6,7 +6,6 @@ import contextlib
 import json as text
 import logging
 import math
-import queue
 import shutil
 import signal
 import subprocess
@@ -22,6 +21,7 @@ import typer
 
 from pyroute.cli.options import Debug, Quiet
 from pyroute.cli.output import CommandError, Output
+from pyroute.cli.stop import Stop
 from pyroute.control import policies
 from pyroute.control.config_store import ConfigStore
 from pyroute.control.configurable import edge_name, from_document
@@ -311,35 +311,6 @@ def _store(
             raise kept.fault
         out.warn(f"store: {kept.fault}; going on without it until it can be opened")
     return kept
-
-
-class Stop(threading.Event):
-    """An event that a signal handler may set.
-
-    The handler runs in the thread that waits, at any point of it: where that holds the lock of an
-    ordinary event, setting it waits for ever. A `SimpleQueue` may be put to from within its `get`.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._came: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._is_set = False
-
-    def set(self) -> None:
-        """End `wait`, also one that begins later."""
-        self._is_set = True
-        self._came.put(None)
-
-    def is_set(self) -> bool:
-        """Whether it was set."""
-        return self._is_set
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Until it is set, or so many seconds."""
-        if not self._is_set:
-            with contextlib.suppress(queue.Empty):
-                self._came.get(timeout=timeout)
-        return self._is_set
 
 
 @contextlib.contextmanager

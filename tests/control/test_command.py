@@ -226,7 +226,8 @@ def test_ends_when_asked(tmp_path, number):
 
 ANYWHERE = """
 import signal, sys, time
-from pyroute.control.command import Stop, _stopped_by_signals
+from pyroute.cli.stop import Stop
+from pyroute.control.command import _stopped_by_signals
 at, ended, late = 0, False, []
 while not ended:  # a signal at each point of waiting, one after the other
     at, count = at + 1, 0
