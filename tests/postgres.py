@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -37,40 +38,68 @@ def as_user() -> list[str]:
     return ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """The URL of an empty database."""
+def require() -> None:
+    """Skip where something is missing, or fail where everything is required."""
     why = missing()
     if why is not None and os.environ.get("PYROUTE_REQUIRE") == "all":
         pytest.fail(why)
     if why is not None:
         pytest.skip(why)
-    tools = binaries()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    with tempfile.TemporaryDirectory(prefix="pyroute-pg-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
+
+
+class PostgreSQL:
+    """One server with its data in a folder of its own; the port stays over restarts."""
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.port = server.getsockname()[1]
+        self._made = tempfile.TemporaryDirectory(prefix="pyroute-pg-")
+        self.folder = Path(self._made.name)
+        self.folder.chmod(0o755)
         if os.geteuid() == 0:
-            shutil.chown(folder, "postgres")
-        data, log = folder / "data", folder / "log"
+            shutil.chown(self.folder, "postgres")
+        words = ("-U", "pyroute", "-A", "trust", "-E", "UTF8", "--no-sync")
+        self._call("initdb", *words)
 
-        def call(*words: object) -> None:
-            subprocess.run(
-                [*as_user(), *map(str, words)],
-                check=True,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                timeout=180,
-            )
+    @property
+    def url(self) -> str:
+        return f"postgresql://pyroute@127.0.0.1:{self.port}/postgres"
 
-        call(
-            tools / "initdb", "-D", data, "-U", "pyroute", "-A", "trust", "-E", "UTF8", "--no-sync"
+    def _call(self, tool: str, *words: object) -> None:
+        tools = binaries()
+        assert tools is not None
+        subprocess.run(
+            [*as_user(), str(tools / tool), "-D", str(self.folder / "data"), *map(str, words)],
+            check=True,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            timeout=180,
         )
-        options = f"-p {port} -c listen_addresses=127.0.0.1 -k {folder} -c fsync=off"
-        call(tools / "pg_ctl", "-D", data, "-l", log, "-w", "-t", "120", "-o", options, "start")
-        try:
-            yield f"postgresql://pyroute@127.0.0.1:{port}/postgres"
-        finally:
-            call(tools / "pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -k {self.folder} -c fsync=off"
+        log = self.folder / "log"
+        self._call("pg_ctl", "-l", log, "-w", "-t", "120", "-o", options, "start")
+
+    def kill(self) -> None:
+        """At once, as a lost host does it; data stays."""
+        if (self.folder / "data" / "postmaster.pid").exists():
+            self._call("pg_ctl", "-m", "immediate", "-w", "stop")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+        self._made.cleanup()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of an empty database."""
+    require()
+    with PostgreSQL() as server:
+        yield server.url

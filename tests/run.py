@@ -314,7 +314,7 @@ PARTS = [
     Part(unit, 240),
     Part(protocol, 240),
     Part(control, 240),
-    Part(storm, 480),
+    Part(storm, 600),
     Part(spark, 600),
     Part(browser, 90),
     Part(docs, 60),

@@ -52,6 +52,7 @@ class ZooKeeper:
     def __init__(self, folder: Path, port: int | None = None) -> None:
         self.folder = Path(folder)
         self.port = port or free_port()
+        self.longest_session = 60_000  # milliseconds
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -65,7 +66,8 @@ class ZooKeeper:
         settings.write_text(
             f"tickTime=200\ndataDir={self.folder / 'data'}\nclientPort={self.port}\n"
             "clientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n"
-            "minSessionTimeout=400\nmaxSessionTimeout=60000\n4lw.commands.whitelist=*\n"
+            f"minSessionTimeout=400\nmaxSessionTimeout={self.longest_session}\n"
+            "4lw.commands.whitelist=*\n"
         )
         environment = {
             **os.environ,

@@ -155,9 +155,8 @@ class Namespace:
 
     def start(self, *arguments: str, **options: Any) -> "subprocess.Popen[Any]":
         """A process inside, in a group of its own."""
-        process = subprocess.Popen(
-            self.command(*arguments), stdin=subprocess.DEVNULL, start_new_session=True, **options
-        )
+        options = {"stdin": subprocess.DEVNULL, "start_new_session": True, **options}
+        process = subprocess.Popen(self.command(*arguments), **options)
         self._started.append(process)
         return process
 

@@ -247,8 +247,8 @@ def failing(each: dict[str, Any]) -> float:
 def even_after(each: dict[str, Any], times: Times) -> float:
     """Seconds from the end of the hog until all shares are, and stay, within 5 % of even."""
     last, over = 0.0, times.before + times.hog
-    for (_, *shares), following in zip(each["ratios"], [*each["ratios"][1:], None], strict=True):
-        until = times.all if following is None else following[0]
+    ends = [at for at, *_ in each["ratios"][1:]]
+    for (_, *shares), until in zip(each["ratios"], [*ends, times.all], strict=False):
         away = max(abs(share * TASKS - 1) for share in shares) > 0.05
         if away and until > over:
             last = until - over

@@ -23,17 +23,27 @@ from bench.report import Goal, Section
 from bench.spark.page import Spread, at_least
 from bench.storm import topology as tp
 from bench.storm.cluster import Cluster, StormError, logged, wait_for
+from bench.storm.documents import Documents
 from pyroute.control import ConfigStore
 from pyroute.storm.state import read_state
 
 TASKS = 4
 NAME = "move"
+SESSION = 10.0
+"""Seconds of a session of ZooKeeper that a store has by default."""
 
 
-def description(folder: Path, *, rate: float, keys: int, timeout: int, pending: int) -> Any:
-    """The topology; everything that it keeps is below the folder."""
+def description(
+    folder: Path, store: str, spout: bool, *, rate: float, keys: int, timeout: int, pending: int
+) -> Any:
+    """The topology; everything that it keeps is below the folder, or in a store elsewhere.
+
+    With `spout` the manager is one, and reads nothing.
+    """
     control = {"streams": {"pyroute": ["kind", "data"]}, "direct_streams": ["pyroute"]}
     module = ["-m", "pyroute.storm"]
+    storage = "store" if store.startswith("zk:") else "state"
+    heard = () if spout else ("split", "count")
     return tp.topology(
         NAME,
         tp.spout(rate=rate, keys=keys, folder=str(folder / "spout")),
@@ -55,8 +65,10 @@ def description(folder: Path, *, rate: float, keys: int, timeout: int, pending: 
         ),
         tp.python(
             "manager",
-            *(tp.by("direct", name, "pyroute") for name in ("split", "count")),
-            script=[*module, "manager", "--plan-every", "0"],
+            *(tp.by("direct", name, "pyroute") for name in heard),
+            script=[*module, "manager", "--plan-every", "0", "--storage", storage]
+            + ["--spout"] * spout,
+            kind="source" if spout else "shell",
             **control,
         ),
         conf={
@@ -68,7 +80,7 @@ def description(folder: Path, *, rate: float, keys: int, timeout: int, pending: 
             "pyroute.operators": ["split", "count"],
             "pyroute.manager": "manager",
             "pyroute.state": str(folder / "state"),
-            "pyroute.store": f"dir:{folder / 'store'}",
+            "pyroute.store": store,
         },
     )
 
@@ -76,9 +88,10 @@ def description(folder: Path, *, rate: float, keys: int, timeout: int, pending: 
 class Run:
     """A running topology on a running cluster."""
 
-    def __init__(self, cluster: Cluster, folder: Path, keys: int, seed: int) -> None:
-        self.cluster, self.folder, self.keys = cluster, folder, keys
-        self.store = ConfigStore.open(f"dir:{folder / 'store'}")
+    def __init__(
+        self, cluster: Cluster, folder: Path, store: ConfigStore | Documents, keys: int, seed: int
+    ) -> None:
+        self.cluster, self.folder, self.store, self.keys = cluster, folder, store, keys
         self.random = random.Random(seed)
         self.asked = 0
 
@@ -91,8 +104,11 @@ class Run:
         return int(lowest), state == "done", int(emitted), int(failed)
 
     def status(self) -> dict[str, Any]:
-        """What the manager says."""
-        found = self.store.get(f"{NAME}/status")
+        """What the manager says; nothing while the store is away."""
+        try:
+            found = self.store.get(f"{NAME}/status")
+        except ConnectionError:
+            return {}
         return {} if found is None else dict(found.value)
 
     def ask(self, share: float = 0.1) -> int:
@@ -156,17 +172,29 @@ class Run:
         def worker() -> None:
             cluster.kill(self.random.choice(sorted(cluster.workers())))
 
-        def zookeeper() -> None:
-            cluster.kill_daemon("zookeeper")
-            time.sleep(1.0)
-            cluster.start_zookeeper()
+        def zookeeper(seconds: float) -> Callable[[], None]:
+            def kill() -> None:
+                cluster.kill_daemon("zookeeper")
+                time.sleep(seconds)
+                cluster.start_zookeeper()
 
-        return {
+            return kill
+
+        found = {
             "a task's child": child("task"),
             "a worker": worker,
             "the manager": child("manager"),
-            "ZooKeeper": zookeeper,
+            "ZooKeeper": zookeeper(1.0),
         }
+        if isinstance(self.store, Documents):
+
+            def both() -> None:
+                child("manager")()
+                zookeeper(1.0)()
+
+            found["the manager and ZooKeeper"] = both
+            found["ZooKeeper, for longer than a session"] = zookeeper(SESSION + 2.0)
+        return found
 
 
 @contextlib.contextmanager
@@ -178,20 +206,31 @@ def running(
     timeout: int = 30,
     pending: int = 2000,
     seed: int = 0,
+    zookeeper: bool = False,
+    spout: bool = False,
 ) -> Iterator[Run]:
-    """A cluster with the topology, once records flow and the manager is up."""
+    """A cluster with the topology, once records flow and the manager is up.
+
+    With `zookeeper` the manager's store and stable storage are in the ZooKeeper of the cluster,
+    with `spout` it is no bolt.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "spout").mkdir(exist_ok=True)
     with Cluster(slots=2) as cluster, logged(cluster):
-        options: dict[str, Any] = {"rate": rate, "keys": keys, "timeout": timeout}
-        cluster.submit(description(folder, pending=pending, **options))
-        run = Run(cluster, folder, keys, seed)
-        wait_for("records acked", lambda: run.progress()[0] > 500)
-        wait_for("the manager", lambda: run.status().get("phase") == "idle")
-        try:
+        url = f"dir:{folder / 'store'}"
+        store: ConfigStore | Documents
+        if zookeeper:
+            url = f"zk://127.0.0.1:{cluster.zookeeper_port}/pyroute"
+            store = Documents(cluster, url)
+        else:
+            store = ConfigStore.open(url)
+        with contextlib.closing(store):
+            options: dict[str, Any] = {"rate": rate, "keys": keys, "timeout": timeout}
+            cluster.submit(description(folder, url, spout, pending=pending, **options))
+            run = Run(cluster, folder, store, keys, seed)
+            wait_for("records acked", lambda: run.progress()[0] > 500)
+            wait_for("the manager", lambda: run.status().get("phase") == "idle")
             yield run
-        finally:
-            run.store.close()
 
 
 def move(run: Run, share: float = 0.1) -> dict[str, Any]:
@@ -300,11 +339,15 @@ def measure(scale: Scale) -> dict[str, Any]:
                 records = run.finish()
             run.check(records)
             out[kind] = {"moves": rows, "records": records}
-        with running(Path(name) / "faults", rate=OFFERED, timeout=10, seed=scale.seed) as run:
-            killed = faults(run, scale.pick(2, 1))
-            records = run.finish()
-        run.check(records)
-    return {**out, "faults": {"rows": killed, "records": records}}
+        for kind in ("faults", "faults, ZooKeeper"):
+            options = {"rate": OFFERED, "timeout": 10, "seed": scale.seed}
+            place = Path(name) / kind.replace(", ", "-")
+            with running(place, **options, zookeeper="ZooKeeper" in kind) as run:
+                killed = faults(run, scale.pick(2, 1))
+                records = run.finish()
+            run.check(records)
+            out[kind] = {"rows": killed, "records": records}
+    return out
 
 
 def show(result: dict[str, Any]) -> Section:
@@ -331,12 +374,15 @@ def show(result: dict[str, Any]) -> Section:
         section.goals.append(at_least(name, 0.9, ratio, ".3f"))
     replays = sum(row["replays"] for kind in kinds for row in result[kind]["moves"])
     section.goals.append(Goal("replays of moves without faults", "0", str(replays), replays == 0))
-    table = section.table("killed during a move", "records flow after s", "move done after s",
-                          "replays")  # fmt: skip
-    for row in result["faults"]["rows"]:
-        replays = row["replays"] if row["replays"] >= 0 else "-"
-        table.add(row["killed"], row["flowing"], row["moved"], replays)
-    records = [result[kind]["records"] for kind in (*kinds, "faults")]
+    faulty = {"faults": "", "faults, ZooKeeper": ", the manager's store in ZooKeeper"}
+    faulty = {kind: text for kind, text in faulty.items() if kind in result}
+    for kind, text in faulty.items():
+        table = section.table(f"killed during a move{text}", "records flow after s",
+                              "move done after s", "replays")  # fmt: skip
+        for row in result[kind]["rows"]:
+            replays = row["replays"] if row["replays"] >= 0 else "-"
+            table.add(row["killed"], row["flowing"], row["moved"], replays)
+    records = [result[kind]["records"] for kind in (*kinds, *faulty)]
     text = ", ".join(f"{count:,}" for count in records)
     section.say(
         f"{text} records, every count exact at the end: a run whose counts are not fails. The"

@@ -65,12 +65,17 @@ class ZooKeeperStore(ConfigStore):
         self._woken = threading.Event()
         self._trouble: str | None = None
         retry = {"max_delay": 1.0, "backoff": 2, "delay": 0.05, "max_jitter": 0.2}
-        self._client = kazoo.client.KazooClient(
-            hosts,
-            timeout=session,
-            connection_retry={"max_tries": -1, **retry},
-            command_retry={"max_tries": 0},
-        )
+        try:
+            self._client = kazoo.client.KazooClient(
+                hosts,
+                timeout=session,
+                connection_retry={"max_tries": -1, **retry},
+                command_retry={"max_tries": 0},
+            )
+        except ValueError as error:  # a port that is none
+            raise ValueError(
+                f"url: expected zk://HOST:PORT/PATH, got zk://{hosts}{path}: {error}"
+            ) from None
         self._calling = _Calls(self._client, timeout)
         self._client.add_listener(self._heard)
         started = self._client.start_async()
@@ -260,7 +265,14 @@ class ZooKeeperStore(ConfigStore):
         trouble = self._trouble
         if self._client.connected:
             self._trouble = None
+        elif trouble is None:
+            trouble = f"{self.hosts}: expected ZooKeeper, got no connection"
         return trouble
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a call would not have to wait for a connection first."""
+        return bool(self._client.connected)
 
     def _read_watched(self, watch: Watch) -> Document | None:
         client, kazoo = self._calling, self._kazoo

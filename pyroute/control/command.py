@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from pyroute.cli.options import Debug, Quiet
 from pyroute.cli.output import CommandError, Output
+from pyroute.cli.stop import Stop
 from pyroute.control import policies
 from pyroute.control.config_store import ConfigStore
 from pyroute.control.configurable import edge_name, from_document
@@ -27,12 +29,13 @@ from pyroute.control.hook import Hook
 from pyroute.control.loop import TIMES, History, Loop, Model, Status
 from pyroute.control.mixed import load
 from pyroute.control.monitor import Monitor
-from pyroute.control.store import Reports, Store, StoreError
+from pyroute.control.store import Reports, Store
 
 __all__ = ["control"]
 
 TRAINED = 20_000
 """Periods of the past that a new model is trained on: a store may keep a week."""
+_TOLD_BY_THE_LOOP = ("pyroute.control.loop", "pyroute.control.config_store", "kazoo")
 
 
 def control(
@@ -137,12 +140,17 @@ def control(
     if (report or reports or retrain is not None) and store is None:
         raise CommandError("--store: expected one with --report, --reports and --retrain, got none")
     policies.make(policy)
-    with contextlib.ExitStack() as stack:  # what can be refused first: nothing is left behind
+    stop = Stop()
+    # What can be refused first: nothing is left behind.
+    with _said_once(), contextlib.ExitStack() as stack:
         kept = _store(store, stack, out, period, needed=report or reports)
         documents = stack.enter_context(
             contextlib.closing(ConfigStore.open(config, wait=False, timeout=2.0))
         )
-        names = names or _of_document(documents, name)
+        stack.enter_context(_stopped_by_signals(stop))
+        names = names or _of_document(documents, name, stop, out)
+        if stop.is_set():
+            return
         sources: list[Callable[[], Any]] = []
         monitor = Monitor(pids, period=period)
         sources.append(monitor.sample)
@@ -174,10 +182,8 @@ def control(
             stale=math.inf if report else 3.0,  # workers of other hosts report elsewhere
             cost=lambda: monitor.cost,
         )
-        stop = threading.Event()
-        stack.enter_context(_stopped_by_signals(stop))
-        with _shown(out) as show, _said_once():
-            loop.run(stop, show, turns)
+        with _shown(out) as show:
+            loop.run(stop, _surviving(show), turns)
 
 
 class Trainer:
@@ -192,7 +198,9 @@ class Trainer:
     """
 
     def __init__(self, store: str, *more: str) -> None:
-        self._store, self._more = store, more
+        # A path may end in anything: that it is a store is said, not guessed.
+        self._store = store if "://" in store else f"sqlite:///{store}"
+        self._more = more
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._closed = False
@@ -215,6 +223,8 @@ class Trainer:
             words = [nice, "-n", "19"] if nice else []
             words += [sys.executable, "-m", "pyroute", "train", self._store, "--out", str(out)]
             words += ["--target", target, "--log", target, "--kind", "mixed"]
+            for name in reporting(history, target):  # others in the store are none of this edge
+                words += ["--only", name]
             with self._lock:
                 if self._closed:
                     raise RuntimeError("training: ended")
@@ -246,15 +256,32 @@ class Trainer:
         self._idle.wait(5.0)
 
 
-def _of_document(documents: ConfigStore, name: str) -> list[str]:
-    """The workers of the document that is in force."""
-    try:
-        found = documents.get(name)
-    except Exception as error:
-        raise CommandError(f"--worker: expected names, or a document to read: {error}") from None
-    if found is None:
-        raise CommandError(f"--worker: expected names, or a document {name}, got neither")
-    return from_document(found.value)[1]
+def reporting(history: History, target: str) -> list[str]:
+    """Workers that told the target at all: others are not in the store."""
+    told = np.isfinite(np.asarray(history.features.get(target, history.target)))
+    return [name for at, name in enumerate(history.workers) if told[:, at].any()]
+
+
+def _of_document(
+    documents: ConfigStore, name: str, stop: threading.Event, out: Output
+) -> list[str]:
+    """The workers of the document that is in force; waits for a config store that is away."""
+    said = False
+    while not stop.is_set():
+        try:
+            found = documents.get(name)
+        except ConnectionError as error:
+            if not said:
+                out.warn(f"config: {error}; the workers are read when it answers")
+            said = True
+            stop.wait(0.2)
+            continue
+        except Exception as error:
+            raise CommandError(f"--worker: expected names, or a document: {error}") from None
+        if found is None:
+            raise CommandError(f"--worker: expected names, or a document {name}, got neither")
+        return from_document(found.value)[1]
+    return []
 
 
 def _named(given: list[str]) -> tuple[list[str], dict[str, int]]:
@@ -278,13 +305,12 @@ def _store(
 ) -> Store | None:
     if url is None:
         return None
-    try:
-        return stack.enter_context(Store.open(url, busy=min(5.0, max(1.0, period))))
-    except StoreError as error:
-        if needed:
-            raise
-        out.warn(f"store: {error}; going on without it")
-        return None
+    kept = stack.enter_context(Store.open(url, busy=min(5.0, max(1.0, period)), wait=False))
+    if kept.fault is not None:
+        if needed and not kept.fault.passes:
+            raise kept.fault
+        out.warn(f"store: {kept.fault}; going on without it until it can be opened")
+    return kept
 
 
 @contextlib.contextmanager
@@ -303,13 +329,33 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _said_once() -> Iterator[None]:
-    """What the loop logs is shown: without a handler of its own it would come out twice."""
-    log, handler = logging.getLogger("pyroute.control.loop"), logging.NullHandler()
-    log.addHandler(handler)
+    """What these log is shown as problems of the loop: without a handler it would come out twice.
+
+    kazoo says of every try that it failed, and a server may be away for a night.
+    """
+    logs = [logging.getLogger(name) for name in _TOLD_BY_THE_LOOP]
+    handler = logging.NullHandler()
+    for log in logs:
+        log.addHandler(handler)
     try:
         yield
     finally:
-        log.removeHandler(handler)
+        for log in logs:
+            log.removeHandler(handler)
+
+
+def _surviving(show: Callable[[Status], None]) -> Callable[[Status], None]:
+    """A disk that is full under a log costs the log, not control; a reader that is gone ends it."""
+
+    def shown(status: Status) -> None:
+        try:
+            show(status)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            return
+
+    return shown
 
 
 @contextlib.contextmanager
@@ -339,6 +385,9 @@ def _shown(out: Output) -> Iterator[Callable[[Status], None]]:
             for kind, problem in status.problems.items():
                 if seen.get(kind) != problem.partition(" for ")[0]:
                     out.warn(f"{kind}: {problem}")
+            for kind in seen:
+                if kind not in status.problems:
+                    out.say(f"{kind}: over")
             seen.clear()
             seen.update({k: p.partition(" for ")[0] for k, p in status.problems.items()})
 

@@ -263,6 +263,11 @@ class ConfigStore(abc.ABC):
         """What happened to the connection since the last call; None where nothing did."""
         return None
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether a call would not have to wait for a connection first."""
+        return True
+
     @abc.abstractmethod
     def _get(self, encoded: str) -> Document | None: ...
 

@@ -143,6 +143,10 @@ def from_document(value: Any, tasks: int | None = None) -> tuple[DynamicGrouping
         raise ValueError(f"ratio: expected a list of weights, got {str(ratio)[:60]}")
     if not all(isinstance(w, int | float) and not isinstance(w, bool) for w in ratio):
         raise ValueError(f"ratio: expected numbers, got {str(ratio)[:60]}")
+    try:
+        ratio = [float(weight) for weight in ratio]
+    except OverflowError:  # JSON knows whole numbers of any length
+        raise ValueError(f"ratio: expected finite weights, got {str(ratio)[:60]}") from None
     if tasks is not None and len(ratio) != tasks:
         raise ValueError(f"ratio: expected {tasks} weights, got {len(ratio)}")
     names = value.get("tasks", [str(task) for task in range(len(ratio))])
@@ -153,9 +157,7 @@ def from_document(value: Any, tasks: int | None = None) -> tuple[DynamicGrouping
         raise ValueError(f"bits: expected a number, got {bits!r}")
     text = value.get("grouping")
     if text is None:
-        return DynamicGrouping.from_ratio([float(w) for w in ratio], bits=bits), list(
-            map(str, names)
-        )
+        return DynamicGrouping.from_ratio(ratio, bits=bits), list(map(str, names))
     try:
         grouping = DynamicGrouping.from_bytes(base64.b64decode(text, validate=True))
     except (binascii.Error, TypeError, FormatError) as error:

@@ -121,8 +121,13 @@ class StormHook(Hook):
                 data = self._socket.recv(_LARGEST)
             except TimeoutError:
                 continue
-            except OSError:
-                return
+            except OSError as error:
+                if self._closed.is_set():
+                    return
+                with self._lock:  # out of memory for a moment: deaf for that long, not for ever
+                    self._problem = f"port {self.port}: {error}"
+                self._closed.wait(0.2)
+                continue
             try:
                 sample = self.parse(data, self._clock(), self._host)
             except Exception as error:  # whatever it is, the next one is read
@@ -207,12 +212,14 @@ class SparkHook(Hook):
         timeout: float = 2.0,
         clock: Callable[[], float] = time.time,
         get: Callable[[str], Any] | None = None,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"url: expected http://HOST:PORT, got {url!r}")
         self._url, self._app, self._timeout = url.rstrip("/"), app, timeout
         self._clock, self._get = clock, get or self._fetch
         self._before: dict[str, tuple[float, dict[str, float]]] = {}
+        self._ticks, self._again = ticks, -math.inf
 
     def _fetch(self, path: str) -> Any:
         request = urllib.request.Request(f"{self._url}/api/v1{path}")
@@ -220,7 +227,14 @@ class SparkHook(Hook):
             return json.load(answer)
 
     def collect(self, now: float | None = None) -> list[Sample]:
-        """One sample per executor that is active; none while Spark does not answer."""
+        """One sample per executor that is active; none while Spark does not answer.
+
+        One that does not is left alone for ten times as long as that took: a host that is away
+        takes seconds, and whoever calls this has others to look after.
+        """
+        begun = self._ticks()
+        if begun < self._again:
+            return []
         when = self._clock() if now is None else now
         try:
             app = self._app or self._application()
@@ -229,6 +243,7 @@ class SparkHook(Hook):
             out = [self._sample(each, when) for each in executors if each.get("isActive", True)]
         except _FAILURES as error:
             self.problem = f"{self._url}: {error}"
+            self._again = self._ticks() + 10.0 * (self._ticks() - begun)
             return []
         self.problem = None
         there = {sample.worker for sample in out}

@@ -303,15 +303,19 @@ class Loop:
         if trouble:
             problems["config"] = f"{trouble}; the last ratio stays"
         self._overtaken = False
+        if self._watch is not None and not self._config.is_connected:
+            return  # a call would wait, and what is measured meanwhile would be late
         if self._watch is not None and self._adopted and self._watch.version > self.version:
             problems["config"] = f"somebody else wrote version {self._watch.version}: it is used"
             self._adopted, self._overtaken = False, True
-        if self._adopted:
-            return
+        if not self._adopted:
+            self._read_document(self._config, problems)
+
+    def _read_document(self, config: ConfigStore, problems: dict[str, str]) -> None:
         try:
             if self._watch is None:
-                self._watch = self._config.watch(self.name, lambda _: None)
-            document = self._config.get(self.name)
+                self._watch = config.watch(self.name, lambda _: None)
+            document = config.get(self.name)
             if document is not None:
                 self.version = document.version
                 grouping, names = from_document(document.value, len(self.workers))
@@ -340,14 +344,19 @@ class Loop:
         samples: list[Sample] = []
         new: list[Sample] = []
         for source in self._sources:
+            came: list[Sample] = []
             try:
-                came = [_checked(sample) for sample in source()]
-                samples += came
-                if not getattr(getattr(source, "__self__", None), "kept", False):
-                    new += came
+                for sample in source():
+                    try:
+                        came.append(_checked(sample))
+                    except Exception as error:  # the others are good
+                        problems[f"source {_name(source)}"] = _said(error)
             except Exception as error:
                 problems[f"source {_name(source)}"] = _said(error)
                 continue
+            samples += came
+            if not getattr(getattr(source, "__self__", None), "kept", False):
+                new += came
             owner = getattr(source, "__self__", None)
             problem = getattr(owner, "problem", None)
             if problem:
@@ -406,7 +415,7 @@ class Loop:
         seen = {}
         for worker in self.workers:
             seen[worker] = self._measured(worker, merged, hosts, now, problems)
-        if not merged and self._sources:
+        if not merged and self._sources and not self._reported_lately(now):
             problems["workers"] = "none reports: the ratio stays"
         for worker, each in seen.items():
             expected = self._expected.get(worker, math.nan)
@@ -417,6 +426,16 @@ class Loop:
         self._rows.append((merged, means))
         residuals = {name: list(values) for name, values in self._residuals.items()}
         return Statistics(now, seen, residuals)
+
+    def _usual_gap(self, worker: str) -> float:
+        """Seconds between two reports: they may be rarer than decisions, the jar's are."""
+        return max(self.guard.period, min(self._gaps[worker], default=REPORTS))
+
+    def _reported_lately(self, now: float) -> bool:
+        return any(
+            now - heard <= self._stale * self._usual_gap(worker)
+            for worker, heard in self._heard.items()
+        )
 
     def _measured(
         self,
@@ -442,9 +461,7 @@ class Loop:
             return found
         age = now - self._heard.get(worker, self._begun)
         last = self._last.get(worker, Measurement())
-        # Reports may be rarer than decisions: the jar sends one a second at most.
-        usual = max(self.guard.period, min(self._gaps[worker], default=REPORTS))
-        if age <= self._stale * usual:
+        if age <= self._stale * self._usual_gap(worker):
             return Measurement(host=last.host)
         if any(heard >= now for heard in self._heard.values()):
             # Others report: this one is gone, or so slow that it cannot.
@@ -519,6 +536,9 @@ class Loop:
             if mark == self._weights_mark:
                 return
             model = self._load(self._weights)
+            order_of = getattr(model, "order_of", None)
+            if order_of is not None:  # one of other workers is as good as none
+                order_of(self.workers)
             if self.model is not None and len(self._rows) > 1:
                 self._swap_record(model)
             self.model, self._weights_mark = model, mark
@@ -664,8 +684,8 @@ class Loop:
             self._grouping, self._unpublished = wanted, None
             self.version += 1
             return True
-        if not self._adopted:
-            return False  # what is in force is not known yet
+        if not self._adopted or not self._config.is_connected:
+            return False  # what is in force is not known yet, or nobody can be told
         try:
             self.version = self._config.put(
                 self.name, to_document(wanted, self.workers), expect_version=self.version
@@ -775,9 +795,14 @@ def _checked(sample: Any) -> Sample:
     """A sample with numbers alone, or an error that says which is none."""
     if not isinstance(sample, Sample):
         raise TypeError(f"sample: expected a Sample, got {sample!r:.60}")
-    for name, value in sample.features.items():
-        if not isinstance(value, int | float | np.number):
+    for name in ("worker", "host"):
+        if not isinstance(getattr(sample, name), str):
+            raise TypeError(f"{name}: expected text, got {getattr(sample, name)!r:.60}")
+    for name, value in (("time", sample.time), *sample.features.items()):
+        if not isinstance(value, int | float | np.integer | np.floating):
             raise TypeError(f"{sample.worker}: {name}: expected a number, got {value!r:.60}")
+        if isinstance(value, int) and abs(value) >= 1 << 1000:
+            raise ValueError(f"{sample.worker}: {name}: expected what a float can hold, got more")
     return sample
 
 

@@ -5,15 +5,15 @@ The forecast is the last value and a part of the change that each of the two exp
     last + network_share * (network - last) + trees_share * (trees - last)
 
 The shares are chosen in training, on rows that neither of the two was fitted to; what they leave of
-1 is persistence. File: magic ``PYRM``, version, CRC-32 and length of the rest; then, each with its
-length, the weights file of the network, a JSON object and the arrays of the trees.
+1 is persistence. File: magic ``PYRM`` in the frame of `pyroute.control._parts`; its parts are the
+weights file of the network, a JSON object and the arrays of the trees. Version 2 says that the
+network's file names the workers.
 """
 
 from __future__ import annotations
 
 import json
-import struct
-import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -22,15 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pyroute._core import FormatError
-from pyroute.control.predictor import Predictor, write_whole
+from pyroute.control._parts import JSON_FAULTS, read_json, seal, unseal
+from pyroute.control.predictor import Predictor, by_name, order_of, window_of, write_whole
 
 __all__ = ["Mixed", "Trees", "load"]
 
 Floats = npt.NDArray[np.float64]
 MAGIC = b"PYRM"
-VERSION = 1
-_HEAD = struct.Struct("<4sHHIQ")
-_MOST = 1 << 30
+VERSION, NAMED = 1, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +154,11 @@ class Mixed:
         return self.network.workers
 
     @property
+    def worker_names(self) -> tuple[str, ...]:
+        """Those it was trained on, where it depends on which they are and the file says it."""
+        return self.network.worker_names
+
+    @property
     def elastic(self) -> bool:
         """Whether any number of workers will do."""
         return self.network.elastic and len(self.trees.base) == 1
@@ -182,7 +186,7 @@ class Mixed:
     def predict(self, window: Any) -> Floats:
         """Forecast every worker's target for the step after the window; as of `Predictor`."""
         if hasattr(window, "machines"):
-            window = self.window_of(window)
+            return by_name(self, window)
         matrix = np.asarray(window, np.float64)
         machine, features = len(self.machine), len(self.features)
         if matrix.ndim != 2 or len(matrix) != self.window or (matrix.shape[1] - machine) % features:
@@ -202,7 +206,11 @@ class Mixed:
 
     def window_of(self, history: Any) -> Floats:
         """The window at the end of a control loop's history; as of `Predictor`."""
-        return self.network.window_of(history, rows=self.window)
+        return window_of(self, history, self.window)
+
+    def order_of(self, workers: Sequence[str]) -> list[int] | None:
+        """Where its workers are among these; as of `Predictor`."""
+        return order_of(self, workers)
 
     # the file ----------------------------------------------------------------------------------
 
@@ -220,15 +228,15 @@ class Mixed:
         }
         parts = [self.network.to_bytes(), json.dumps(about).encode()]
         parts += [array.tobytes() for array in arrays]
-        body = b"".join(struct.pack("<Q", len(part)) + part for part in parts)
-        return _HEAD.pack(MAGIC, VERSION, 0, zlib.crc32(body), len(body)) + body
+        return seal(MAGIC, NAMED if self.worker_names else VERSION, parts)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Read it back; `FormatError` for anything else."""
-        parts = _parts(data)
+        versions, count = (VERSION, NAMED), 2 + len(Trees.ARRAYS)
+        version, parts = unseal(data, "mixed model", MAGIC, versions, count)
+        about = read_json(parts[1], "mixed model")
         try:
-            about = json.loads(parts[1])
             shares, shape = tuple(map(float, about["shares"])), tuple(map(int, about["shape"]))
             lags, few = int(about["lags"]), int(about["few"])
             shapes = [shape[:1], *([shape] * (len(Trees.ARRAYS) - 1))]
@@ -236,15 +244,18 @@ class Mixed:
                 np.frombuffer(part, kind).reshape(shape)
                 for part, kind, shape in zip(parts[2:], Trees.TYPES, shapes, strict=True)
             ]
-            return cls(
+            made = cls(
                 Predictor.from_bytes(parts[0]),
                 Trees(lags, few, *arrays),
                 (shares[0], shares[1]),
             )
-        except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+        except JSON_FAULTS as error:
             if isinstance(error, FormatError):
                 raise
             raise FormatError(f"mixed model: {error}") from None
+        if version != (NAMED if made.worker_names else VERSION):
+            raise FormatError(f"mixed model: expected names of workers with version {NAMED} alone")
+        return made
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -271,31 +282,6 @@ def load(path: str | Path) -> Predictor | Mixed:
     with Path(path).open("rb") as file:
         kind = file.read(len(MAGIC))
     return Mixed.load(path) if kind == MAGIC else Predictor.load(path)
-
-
-def _parts(data: bytes) -> list[bytes]:
-    if len(data) < _HEAD.size:
-        raise FormatError(f"mixed model: expected {_HEAD.size} bytes or more, got {len(data)}")
-    magic, version, _, checksum, length = _HEAD.unpack_from(data)
-    body = data[_HEAD.size :]
-    if magic != MAGIC:
-        raise FormatError("mixed model: expected the magic PYRM, got another")
-    if version != VERSION:
-        raise FormatError(f"mixed model: expected version {VERSION}, got {version}")
-    if length != len(body) or zlib.crc32(body) != checksum:
-        raise FormatError("mixed model: expected a whole file, got a torn one")
-    parts, at = [], 0
-    for _ in range(2 + len(Trees.ARRAYS)):
-        if at + 8 > len(body):
-            raise FormatError("mixed model: expected another part, got the end")
-        (size,) = struct.unpack_from("<Q", body, at)
-        if size > min(_MOST, len(body) - at - 8):
-            raise FormatError(f"mixed model: expected a part of {size} bytes, got fewer")
-        parts.append(body[at + 8 : at + 8 + size])
-        at += 8 + size
-    if at != len(body):
-        raise FormatError("mixed model: expected the end, got more")
-    return parts
 
 
 def _filled(matrix: Floats) -> Floats:

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -29,7 +30,15 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DecisionRow", "ForecastRow", "Reports", "Sample", "Store", "StoreError"]
+__all__ = [
+    "DecisionRow",
+    "ForecastRow",
+    "NoStoreError",
+    "Reports",
+    "Sample",
+    "Store",
+    "StoreError",
+]
 
 SCHEMA = 2
 """Of the tables; a store of schema 1, which kept no forecasts, is brought up to it when opened."""
@@ -41,8 +50,33 @@ _CLOCK_SAMPLES = 16
 """Latest reports of a host that its clock is compared by."""
 
 
+_DAMAGED = re.compile("malformed|not a database")
+_GONE = re.compile("no such table|no such column")
+_UNDEFINED = ("42P01", "42703")  # what PostgreSQL says of the same
+_REFUSED = re.compile(
+    "unable to open database file|invalid connection option|invalid port|invalid integer"
+    "|FATAL:.*(does not exist|authentication failed|pg_hba|not permitted to log in)"
+)
+_PRIVILEGE = "42501"
+
+
 class StoreError(OSError):
-    """The store cannot be read or written now: locked, damaged, full or away."""
+    """The store cannot be read or written now: locked, damaged, full or away.
+
+    Attributes
+    ----------
+    passes
+        Whether it may be over without anybody doing anything to the store: not what is damaged or
+        of another version.
+    """
+
+    passes = True
+
+
+class NoStoreError(StoreError):
+    """There is no such store, or not for this user: trying again does not help."""
+
+    passes = False
 
 
 @dataclass(frozen=True)
@@ -130,6 +164,16 @@ class Store:
     make
         Whether to make the tables where there are none. Without, a place that is no store is
         refused, and is not changed.
+    wait
+        Whether to raise where it cannot be opened now. Without, `fault` says why, and whatever uses
+        the store tries again; a place where no store can be (`NoStoreError`) is refused all the
+        same.
+
+    Attributes
+    ----------
+    fault
+        Why it is not open, None while it is. A store that was damaged or emptied while it was open
+        is opened anew, too.
     """
 
     def __init__(
@@ -139,6 +183,7 @@ class Store:
         retention: float | None = 7 * 86400.0,
         busy: float = 5.0,
         make: bool = True,
+        wait: bool = True,
     ) -> None:
         if retention is not None and not retention > 0:
             raise ValueError(f"retention: expected more than 0 seconds, got {retention}")
@@ -150,12 +195,17 @@ class Store:
             options["connect_args"] = {"timeout": busy, "check_same_thread": False}
             if self.url == "sqlite://":
                 options["poolclass"] = sa.pool.StaticPool
-        else:
-            options |= {"pool_pre_ping": True, "connect_args": _patience(sa, self.url, busy)}
         try:
+            if not self._is_sqlite:
+                options |= {"pool_pre_ping": True, "connect_args": _patience(sa, self.url, busy)}
             self._engine = sa.create_engine(self.url, **options)
         except ImportError as error:
             raise ImportError(f"{error}: pip install 'pyroute-core[postgres]'") from None
+        except (sa.exc.ArgumentError, ValueError):  # the error might show a password
+            raise ValueError(
+                "url: expected a path, sqlite:///PATH or postgresql://USER@HOST:PORT/NAME,"
+                " got one that cannot be read"
+            ) from None
         if self._is_sqlite and make:
             sa.event.listen(self._engine, "connect", _tune)
         self._sa = sa
@@ -163,11 +213,14 @@ class Store:
         self._lock = threading.RLock()
         self._layouts: dict[tuple[str, ...], int] = {}
         self._pruned = self._written = -math.inf
+        self._make = make
+        self.fault: StoreError | None = StoreError(f"{self.name}: not opened yet")
         try:
-            self._prepare(make)
-        except BaseException:
-            self._engine.dispose()
-            raise
+            self._be_open()
+        except BaseException as error:
+            if wait or not isinstance(error, StoreError) or isinstance(error, NoStoreError):
+                self._engine.dispose()
+                raise
 
     @classmethod
     def open(cls, url: str | Path, **options: Any) -> Self:
@@ -235,9 +288,27 @@ class Store:
             sa.Index("events_time", "time"),
         )
 
+    def _be_open(self) -> None:
+        with self._lock:
+            if self.fault is None:
+                return
+            try:
+                self._prepare(self._make)
+            except StoreError as error:
+                self.fault = error
+                raise
+            self._layouts, self._pruned, self._written = {}, -math.inf, -math.inf
+            self.fault = None
+
+    def _broken(self, error: StoreError) -> None:
+        """It is not what was opened any more: whoever uses it next opens what is there then."""
+        self.fault = error
+        if self._is_sqlite:  # another file may be in its place
+            self._engine.dispose()
+
     def _prepare(self, make: bool) -> None:
         """Make the tables that are missing; refuse those of a schema that is not known."""
-        with self._begin() as connection:
+        with _Transaction(self) as connection:
             if not self._is_sqlite:  # two that start at once make them one after the other
                 connection.execute(self._sa.text("SELECT pg_advisory_xact_lock(7097861)"))
             about, found = self._about.c, None
@@ -245,10 +316,10 @@ class Store:
                 query = self._sa.select(about.value).where(about.name == "schema")
                 found = connection.execute(query).scalar()
             if found not in (None, str(SCHEMA), *_OLDER):
-                raise StoreError(f"{self.name}: expected schema {SCHEMA}, got {found}")
+                raise self._other(f"expected schema {SCHEMA}, got {found}")
             if not make:
                 if found is None:
-                    raise StoreError(f"{self.name}: expected a store of control, got none")
+                    raise self._other("expected a store of control, got none")
                 return
             self._meta.create_all(connection)
             if found is None:
@@ -258,12 +329,18 @@ class Store:
                     self._about.update().where(about.name == "schema").values(value=str(SCHEMA))
                 )
 
+    def _other(self, text: str) -> StoreError:
+        error = StoreError(f"{self.name}: {text}")
+        error.passes = False
+        return error
+
     @property
     def name(self) -> str:
         """The place, without a password."""
         return str(self._engine.url.render_as_string(hide_password=True))
 
     def _begin(self) -> _Transaction:
+        self._be_open()
         return _Transaction(self)
 
     def _take_time(self, connection: Any) -> None:
@@ -289,8 +366,8 @@ class Store:
             if not math.isfinite(self._written):  # what was written before is not forgotten at once
                 before = self.newest()
                 self._written = -math.inf if before is None else before
-            layouts = dict(self._layouts)  # those of this write are known once it is committed
             with self._begin() as connection:
+                layouts = dict(self._layouts)  # those of this write are known once it is committed
                 now = self._now(connection) if received is None else received
                 for sample in samples:
                     names = tuple(sorted(sample.features))
@@ -520,14 +597,18 @@ class Store:
         rows, last = self._tail(after, ())
         return [sample for _, sample in rows], last
 
-    def _tail(self, after: int, also: Sequence[int]) -> tuple[list[tuple[int, Sample]], int]:
-        """As `tail`, each with its number; and those of further numbers."""
+    def _tail(
+        self, after: int, also: Sequence[int], newest_alone: int | None = None
+    ) -> tuple[list[tuple[int, Sample]], int]:
+        """As `tail`, each with its number; and those of further numbers. Of many the newest."""
         table = self._samples
         newest = self._sa.select(self._sa.func.max(table.c.id))
         with self._lock, self._begin() as connection:
             last = int(connection.execute(newest).scalar() or 0)
             if after < 0 or (last <= after and not also):
                 return [], last
+            if newest_alone is not None:
+                after = max(after, last - newest_alone)
             wanted = (table.c.id > after) & (table.c.id <= last)
             query = self._sa.select(table).where(wanted | table.c.id.in_(list(also)))
             rows = list(connection.execute(query.order_by(table.c.id)))
@@ -584,22 +665,41 @@ class Reports:
 
     kept = True
     LOOKS, MOST = 100, 1000  # how often, and of how many numbers, rows that are late are looked for
+    NEWEST = 100_000  # rows of one look: after a long pause those before are of no use any more
 
-    def __init__(self, store: Store, *, besides: str = "") -> None:
-        self._store, self._besides = store, besides
+    def __init__(
+        self, store: Store, *, besides: str = "", ticks: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store, self._besides, self._ticks = store, besides, ticks
+        self._again, self._said = -math.inf, ""
         self._last: int | None = None
         self._missing: dict[int, int] = {}  # numbers that were left out, and how often to look
 
     def collect(self) -> list[Sample]:
-        """Samples of all hosts but the one that is left out; none at the first look."""
+        """Samples of all hosts but the one that is left out; none at the first look.
+
+        A store that cannot be read is left alone for ten times as long as that took.
+        """
+        begun = self._ticks()
+        if begun < self._again:
+            raise StoreError(self._said)
+        try:
+            return self._collect()
+        except StoreError as error:
+            now = self._ticks()
+            self._again, self._said = now + 10.0 * (now - begun), str(error)
+            raise
+
+    def _collect(self) -> list[Sample]:
         before = self._last
-        rows, last = self._store._tail(-1 if before is None else before, list(self._missing))
+        after = -1 if before is None else before
+        rows, last = self._store._tail(after, list(self._missing), self.NEWEST)
         self._last = last
         came = {number for number, _ in rows}
         looks = {number: left - 1 for number, left in self._missing.items() if left > 1}
         if before is not None:
             # A writer that began before another may end after it: its rows come late.
-            first = max(before + 1, last + 1 - self.MOST)
+            first = max(before + 1, last + 1 - min(self.MOST, self.NEWEST))
             looks |= dict.fromkeys(range(first, last + 1), self.LOOKS)
         self._missing = {number: left for number, left in looks.items() if number not in came}
         return [sample for _, sample in rows if sample.host != self._besides]
@@ -632,13 +732,20 @@ class _Transaction:
             raise self._plain(error) from error
 
     def _plain(self, error: BaseException) -> StoreError:
-        first = str(getattr(error, "orig", None) or error).strip().split("\n")[0]
-        help_text = ""
+        cause = getattr(error, "orig", None) or error
+        first, code = str(cause).strip().split("\n")[0], getattr(cause, "sqlstate", None)
+        if _REFUSED.search(first) or code == _PRIVILEGE:
+            return NoStoreError(f"{self._store.name}: {first}")
+        damaged, help_text = bool(_DAMAGED.search(first)), ""
         if "locked" in first or "lock timeout" in first:
             help_text = ": another process is writing to it"
-        elif "malformed" in first or "not a database" in first:
+        elif damaged:
             help_text = ": move the file away, a new one will be made"
-        return StoreError(f"{self._store.name}: {first}{help_text}")
+        found = StoreError(f"{self._store.name}: {first}{help_text}")
+        found.passes = not damaged
+        if damaged or code in _UNDEFINED or _GONE.search(first):
+            self._store._broken(found)
+        return found
 
 
 def _patience(sa: Any, url: str, busy: float) -> dict[str, Any]:

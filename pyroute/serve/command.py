@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import logging
 import signal
-import threading
 from typing import Annotated, Any
 
 import typer
 
 from pyroute.cli.options import Debug, Json, Quiet
 from pyroute.cli.output import Output
+from pyroute.cli.stop import Stop
 from pyroute.serve.server import Server, is_loopback
 from pyroute.serve.sources import Source, SourceError, open_source
 from pyroute.serve.watch import Watcher
@@ -87,7 +87,7 @@ def serve(
         _stop(out, str(error), debug)
     except OSError as error:
         _stop(out, _reason(error, host, port), debug)
-    ended = threading.Event()
+    ended = Stop()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())  # of a service manager
     try:
         server.start()

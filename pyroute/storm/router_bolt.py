@@ -57,7 +57,7 @@ class RouterBolt(Bolt):
         Of the statistics, for each type of keys; 0 for none.
     config, document
         Where newer routers come from: the address of a config store, and the name of a document
-        whose value is `Router.to_bytes()` or the JSON of `Router.to_json()`. A router of a lower
+        whose value is `Router.to_bytes()` or the JSON of `Router.to_json()`. One without a higher
         version than the one in force is ignored, and so is one whose home is an engine's and takes
         other keys. Where `router` is given too, it holds while the
         store cannot be reached or read.

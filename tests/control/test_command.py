@@ -1,21 +1,28 @@
 """The command `pyroute control`: as a user calls it, with everything that can be wrong."""
 
+import contextlib
 import json
 import os
 import resource
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 
+from postgres import PostgreSQL
+from postgres import require as require_postgres
 from pyroute.control import ConfigStore, Store
+from zookeeper import ZooKeeper
+from zookeeper import require as require_zookeeper
 
 pytest.importorskip("typer", reason="typer is missing: pip install 'pyroute-core[cli]'")
 
@@ -88,6 +95,11 @@ def test_workers_of_the_document(tmp_path):
         (["--worker", "w0", "--report"], "--store: expected one with --report"),
         (["--worker", "w0", "--retrain", "600"], "--store: expected one with --report"),
         (["--worker", "w0", "--reports", "--store", "{noise}"], "move the file away"),
+        (["--worker", "w0", "--store", "/no/such/folder/x.db"], "unable to open database file"),
+        (["--worker", "w0", "--store", "postgresql://h:port/x"], "url: expected a path, sqlite"),
+        (["--worker", "w0", "--store", "postgresql://127.0.0.1:99999/x"], "invalid port number"),
+        (["--worker", "w0", "--config", "zk://127.0.0.1:port/x"], "url: expected zk://HOST:PORT"),
+        (["--worker", "w0", "--config", "zk://127.0.0.1:1//x"], "url: expected zk://HOST:PORT"),
     ],
 )
 def test_wrong_options(tmp_path, words, text):
@@ -111,8 +123,6 @@ def test_wrong_edge_and_config(tmp_path):
 
 
 def test_port_in_use(tmp_path):
-    import socket
-
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
         done = demo(tmp_path, "--worker", "w0", "--hook", str(taken.getsockname()[1]))
@@ -157,6 +167,25 @@ def test_disk_that_is_full(tmp_path):
     assert last["ratio"] == {"w0": 0.75, "w1": 0.25}
 
 
+@pytest.mark.parametrize("words", [["--json"], []])
+def test_a_log_on_a_disk_that_is_full(tmp_path, words):
+    """What it says is lost; what it does is not."""
+    if not Path("/dev/full").exists():
+        pytest.skip("/dev/full is missing")
+    words = ["--config", f"dir:{tmp_path / 'conf'}", "--worker", "w0", *words]
+    words += ["--store", str(tmp_path / "control.db"), "--period", "0.1", "--turns", "5"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "pyroute", "control", "demo", "a->b", *words],
+            stdout=full,
+            stderr=full,
+            timeout=180,
+        )
+    assert done.returncode in (0, 120)  # 120: Python could not say its last words either
+    with Store.open(tmp_path / "control.db") as store:
+        assert len(set(store.read(0.0, 1e12)["sent"].to_pylist())) == 5
+
+
 def test_one_host_reports_and_another_decides(tmp_path):
     database = tmp_path / "control.db"
     done = demo(tmp_path, "--worker", "w0", "--report", "--store", database, "--json")
@@ -195,6 +224,147 @@ def test_ends_when_asked(tmp_path, number):
     store.close()
 
 
+ANYWHERE = """
+import signal, sys, time
+from pyroute.cli.stop import Stop
+from pyroute.control.command import _stopped_by_signals
+at, ended, late = 0, False, []
+while not ended:  # a signal at each point of waiting, one after the other
+    at, count = at + 1, 0
+    def trace(frame, event, _):
+        global count
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            count += 1
+            if count == at:
+                signal.raise_signal(signal.SIGTERM)
+        return trace
+    stop = Stop()
+    with _stopped_by_signals(stop):
+        begun = time.monotonic()
+        sys.settrace(trace)
+        stop.wait(0.5)
+        sys.settrace(None)
+        ended = not stop.is_set()
+    late.append(time.monotonic() - begun > 0.4)
+assert late == sorted(late), late  # what comes after the wait is late, and nothing before
+print(late.count(False))
+"""
+
+
+def test_a_signal_at_any_point_of_waiting():
+    """The handler runs in the thread that waits: it must not need what that holds."""
+    done = subprocess.run(
+        [sys.executable, "-c", ANYWHERE], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 10
+
+
+# what is away at the start ----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def running(*words):
+    """The command while it runs, what it says period by period, and its errors; ended by Ctrl-C."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pyroute", "control", "demo", "a->b", "--json", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    limit = threading.Timer(240, process.kill)
+    limit.start()
+    statuses = (json.loads(line) for line in process.stdout)
+    try:
+        yield statuses, process.stderr
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+        assert "Traceback" not in errors
+    finally:
+        limit.cancel()
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("report", [False, True])
+def test_postgresql_that_is_started_later(tmp_path, report):
+    require_postgres()
+    server = PostgreSQL()
+    words = ["--config", f"dir:{tmp_path / 'conf'}", "--worker", f"w0={os.getpid()}"]
+    words += ["--store", server.url, "--period", "0.2", *(["--report"] if report else [])]
+    with running(*words) as (statuses, errors):
+        first = next(statuses)
+        assert "Connection refused" in first["problems"]["store"]
+        assert first["problems"]["store"].endswith("; routing goes on without it")
+        assert "going on without it until it can be opened" in errors.readline()
+        assert "store" in next(statuses)["problems"]
+        with server:
+            assert any("store" not in status["problems"] for status in statuses)
+            for _ in range(3):
+                assert "store" not in next(statuses)["problems"]
+            with Store.open(server.url) as store:
+                assert set(store.read(0.0, 1e12)["worker"].to_pylist()) == {"", "w0"}
+                assert ("store", "over") in [(kind, text) for _, kind, text in store.events()]
+            server.kill()  # and once more while it runs
+            assert any("store" in status["problems"] for status in statuses)
+            server.start()
+            assert any("store" not in status["problems"] for status in statuses)
+
+
+def send(port, worker, service):
+    told = {"component": "b", "task": 0, "worker": worker, "seconds": 1.0, "records": 100}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        told |= {"service_ms": service, "backlog": 0}
+        out.sendto(json.dumps(told).encode(), ("127.0.0.1", port))
+
+
+def test_zookeeper_that_is_started_later(tmp_path):
+    """It measures and decides meanwhile, at its cadence; what it decided is published then."""
+    require_zookeeper()
+    server = ZooKeeper(tmp_path)
+    url = f"zk://{server.hosts}/later"
+    words = ["--config", url, "--worker", "w0", "--worker", "w1", "--period", "0.2", "--hook", "0"]
+    with running(*words) as (statuses, errors):
+        port = int(errors.readline().split()[-1])
+        told = []
+
+        def turned():
+            for name, each in (("w0", 5.0), ("w1", 25.0)):
+                send(port, name, each)
+            told.append(next(statuses))
+            return told[-1]
+
+        for _ in range(10):
+            status = turned()
+            assert "ZooKeeper, got" in status["problems"]["config"]
+            assert (status["version"], status["ratio"]) == (0, {"w0": 0.5, "w1": 0.5})
+        # After the first, which waits for it, none takes longer for a server that is away.
+        assert told[-1]["time"] - told[2]["time"] < 7 * 2.0
+        with server:
+            while turned()["version"] < 1 or "config" in told[-1]["problems"]:
+                pass
+            with ConfigStore.open(url) as config:
+                shares = config.get("demo/a->b").value["ratio"]
+            assert shares[0] > shares[1]
+
+
+def test_workers_of_a_document_that_cannot_be_read_yet(tmp_path):
+    require_zookeeper()
+    server = ZooKeeper(tmp_path)
+    url = f"zk://{server.hosts}/later"
+    with server, ConfigStore.open(url) as config:
+        config.put("demo/a->b", {"ratio": [3, 1], "tasks": ["x", "y"]}, 0)
+    with running("--config", url) as (_, errors):  # ends while it waits
+        assert "the workers are read when it answers" in errors.readline()
+    with running("--config", url, "--period", "0.2") as (statuses, errors):
+        assert "the workers are read when it answers" in errors.readline()
+        with server:
+            assert next(statuses)["ratio"] == {"x": 0.75, "y": 0.25}
+
+
 @pytest.fixture
 def python(tmp_path, monkeypatch):
     """What is called instead of Python, and a folder for temporary files."""
@@ -223,11 +393,15 @@ def test_retraining_asks_the_command_that_trains(tmp_path, python):
     # The words are kept; the weights go where the sixth says.
     python(f'echo "$@" > {tmp_path}/words; echo progress >&2; cp {tmp_path}/trained "$6"')
     training = Trainer(str(tmp_path / "control.db"), "--last", "7")
+    values = np.array([[1.0, 1.0, np.nan]] * 3)
+    silent = History(("a", "b", "never"), values, {"queue_ms": values})
     values = np.ones((3, 2))
+    training.train(silent)
+    assert "--only a --only b --" in (tmp_path / "words").read_text()
     made = training.train(History(("a", "b"), values, {"queue_ms": values}))
     assert made.predict(np.ones((2, 2))) == pytest.approx(model.predict(np.ones((2, 2))))
     words = (tmp_path / "words").read_text()
-    assert f"-m pyroute train {tmp_path / 'control.db'} --out" in words
+    assert f"-m pyroute train sqlite:///{tmp_path / 'control.db'} --out" in words
     assert "--target queue_ms --log queue_ms" in words
     assert words.endswith("--last 7\n")
     python('echo "pyroute train: rows: expected more" >&2; exit 2')

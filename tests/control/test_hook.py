@@ -225,3 +225,49 @@ def test_spark_that_does_not_answer(status_api):
 def test_wrong_url():
     with pytest.raises(ValueError, match=r"^url: expected"):
         Hook.spark("localhost:4040")
+
+
+def test_a_socket_that_fails_for_a_moment():
+    """What is out of memory for a moment is no reason to be deaf from then on."""
+    with Hook.storm() as hook:
+        inner, failing = hook._socket, Mock()
+        failing.recv.side_effect = OSError("No buffer space available")
+        hook._socket = failing
+        deadline, seen = time.monotonic() + 60, None
+        while seen is None:
+            assert time.monotonic() < deadline
+            hook.collect()
+            seen = hook.problem
+            time.sleep(0.02)
+        assert "No buffer space available" in seen
+        hook._socket = inner
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+            out.sendto(DATAGRAM, ("127.0.0.1", hook.port))
+        came = []
+        while not came:
+            assert time.monotonic() < deadline
+            came = hook.collect()
+            time.sleep(0.02)
+        assert came[0].worker == "count/3"
+
+
+def test_a_spark_that_does_not_answer_is_not_asked_each_time():
+    """A loop that decides once a second must not wait for it twice a second."""
+    now, asked = [0.0], []
+
+    def get(path):
+        asked.append(now[0])
+        if len(asked) < 3:
+            now[0] += 2.0
+            raise TimeoutError("timed out")
+        return [{"id": "app"}] if path == "/applications" else []
+
+    hook = SparkHook("http://127.0.0.1:1", get=get, ticks=lambda: now[0])
+    for _ in range(30):
+        assert hook.collect(0.0) == []
+        assert "timed out" in hook.problem
+        now[0] += 1.0
+    assert asked == [0.0, 22.0]
+    now[0] = 44.0
+    assert hook.collect(0.0) == []
+    assert hook.problem is None

@@ -261,6 +261,22 @@ def test_malformed_document(config, tmp_path, when):
     assert grouping == world.loop.grouping
 
 
+@pytest.mark.parametrize(
+    "value",
+    [{"ratio": [10**400, 1, 1, 1]}, {"ratio": [1] * 4, "bits": 10**400}, {"ratio": [1e308] * 4}],
+)
+def test_a_document_of_numbers_that_are_too_large(config, value):
+    """Malformed as any other: it is written again, and does not stay for ever."""
+    config.put(NAME, value, 0)
+    with pytest.raises(ValueError, match=r"^(ratio|bits): expected"):
+        from_document(config.get(NAME).value, 4)
+    world = World(config=config)
+    assert "it will be written again" in world.turn().problems["document"]
+    world.service["w1"] = 50.0
+    assert world.turn(2).problems == {}
+    assert from_document(config.get(NAME).value, 4)[0] == world.loop.grouping
+
+
 def test_torn_document(config, tmp_path):
     world = World(config=config)
     world.service["w1"] = 50.0
@@ -485,6 +501,28 @@ def test_all_workers_sick_at_once():
     assert sum(share > 0.1 for share in status.ratio.values()) == 3
 
 
+def test_reports_that_are_rarer_than_decisions_are_no_problem():
+    """The jar tells once a second: what comes in between is no news."""
+    world = World(guard=p.Guard(period=0.1))
+    said = []
+
+    def tenths(count, reporting=lambda at: at % 10 == 0):
+        service = world.service
+        for at in range(count):
+            world.service = service if reporting(at) else {}
+            said.append(world.loop.step().problems.get("workers"))
+            world.ticks += 0.1
+            world.wall += 0.1
+        world.service = service
+
+    tenths(40)
+    assert set(said) == {None}
+    tenths(60, lambda at: False)
+    assert said[-1] == "none reports: the ratio stays"
+    tenths(12)
+    assert said[-1] is None
+
+
 def test_all_workers_slow_at_once_is_said(config):
     """Alike, so there is nobody to turn to; but it is no good news either."""
     world = World(config=config)
@@ -525,6 +563,12 @@ def test_a_process_that_stands_still_is_as_good_as_gone():
         None,
         [Sample(0.0, "h1", "w1", {"service_ms": "x"})],
         [Sample(0.0, "h1", "w1", {"other": None})],
+        [Sample(0.0, "h1", "w1", {"service_ms": 10**400})],
+        [Sample(0.0, "h1", "w1", {"backlog": np.complex128(1)})],
+        [Sample(0.0, "h1", ["w1"], {"service_ms": 5.0})],
+        [Sample(0.0, None, "w1", {"service_ms": 5.0})],
+        [Sample("now", "h1", "w1", {"service_ms": 5.0})],
+        [Sample(0.0, "h1", "w1", None)],
     ],
 )
 def test_source_that_gives_nonsense(came, tmp_path):
@@ -535,6 +579,19 @@ def test_source_that_gives_nonsense(came, tmp_path):
         status = world.turn(2)
         assert [kind for kind in status.problems if kind.startswith("source")]
         assert status.ratio["w1"] < 0.1
+
+
+def test_one_sample_of_nonsense_leaves_the_others_of_its_source(tmp_path):
+    with Store.open(tmp_path / "control.db") as store:
+        world = World(store=store)
+        good = world.loop._sources[0]
+        bad = Sample(0.0, "h1", "w3", {"service_ms": "x"})
+        world.loop._sources[0] = lambda: [bad, *good()]
+        world.service["w1"] = 25.0
+        status = world.turn(2)
+        assert "expected a number, got 'x'" in " ".join(status.problems.values())
+        assert status.ratio["w1"] < 0.1
+        assert len(store.read(0.0, 1e9)) == 8
 
 
 def test_names_that_a_store_cannot_hold(tmp_path):
@@ -749,6 +806,62 @@ def test_predictor_of_this_package(tmp_path):
     assert "weights" in world.turn().problems
     predictor(0.5).save(path)
     assert world.turn().problems == {}
+
+
+def of_each(weights, names=()):
+    """As `predictor`, with a weight of its own for each worker: not elastic."""
+    shape = {"window": 3, "workers": len(weights), "features": 1, "layers2": 1, "hidden2": 1}
+    return pr.control.Predictor.make(
+        {**shape, "skip": True, "shared": False},
+        names=["service_ms"],
+        weights=np.concatenate([[0.0] * 11 + [0.0, -each, each] for each in weights]),
+        worker_names=names,
+    )
+
+
+def test_weights_of_workers_in_another_order(tmp_path):
+    """Each gets the forecast that was trained for it."""
+    path = tmp_path / "model.bin"
+    of_each([0.0, 0.0, 0.0, 0.9], ("w2", "w3", "w1", "w0")).save(path)
+    world = Drifting(weights=path, backtest=Backtest(window=20, least=5))
+    status = world.turn(15)
+    assert status.problems == {}
+    assert status.source == "forecast"
+    last, now = (1000 * each for each in world.loop.history().target[-2:, 0])
+    assert status.workers["w0"]["forecast_ms"] == pytest.approx(now + 0.9 * (now - last))
+    assert status.workers["w2"]["forecast_ms"] == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(
+    ("names", "count", "wrong"),
+    [
+        (("w0", "w1", "w2", "gone"), 4, "workers: expected w0, w1, w2, gone, got w0, w1, w2, w3"),
+        (("w0", "w1", "w2"), 3, "workers: expected w0, w1, w2, got w0, w1, w2, w3"),
+        ((), 3, "workers: expected 3 as it was trained on, got 4"),
+    ],
+)
+def test_weights_of_other_workers(tmp_path, names, count, wrong):
+    """Said, and the last value is used; the loop goes on, and takes a file that fits."""
+    path = tmp_path / "model.bin"
+    of_each([0.9] * count, names).save(path)
+    world = Drifting(weights=path, backtest=Backtest(window=20, least=5))
+    status = world.turn(10)
+    assert status.problems == {"weights": f"model.bin: {wrong}; there is no model"}
+    assert status.source == "persistence"
+    world.service["w2"] = 100.0
+    assert world.turn(2).ratio["w2"] < 0.1  # and decides
+    of_each([0.9] * 4).save(path)  # by place, as files without names are taken
+    status = world.turn(15)
+    assert (status.problems, status.source) == ({}, "forecast")
+    of_each([0.9] * count, names).save(path)
+    status = world.turn()
+    assert status.problems == {"weights": f"model.bin: {wrong}; the model before stays"}
+    assert status.source == "forecast"
+    world.loop.model = of_each([0.9] * count, names)  # whoever put it there
+    world.loop._weights = None
+    status = world.turn()
+    assert status.problems == {"model": f"{wrong}; persistence is used"}
+    assert status.source == "persistence"
 
 
 class Line:

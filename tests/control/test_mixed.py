@@ -4,6 +4,7 @@ import contextlib
 import struct
 import zlib
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -99,6 +100,34 @@ def test_hostile_files():
         sealed = head.pack(MAGIC, 1, 0, zlib.crc32(bytes(body)), len(body)) + bytes(body)
         with contextlib.suppress(FormatError, ValueError):
             Mixed.from_bytes(sealed).predict(window(5.0, 20.0))
+
+
+@pytest.mark.parametrize("names", [(), ("b", "a")])
+def test_workers_by_name(names, tmp_path):
+    """Trees of each worker alone: whose they are is told by the network's file."""
+    sizes = {"window": 1, "workers": 2, "features": FEATURES, "layers1": 1, "hidden1": 1}
+    sizes |= {"width": 2}
+    weights = np.zeros(6 * 3 + 3 + 3 + 2 + 2)
+    names_of = ["load", "a", "b"]
+    flat = Predictor.make(sizes, names=names_of, weights=weights, worker_names=names)
+    apart = trees(2)
+    apart.base[:] = [100.0, 200.0]
+    made = Mixed(flat, apart, (0.0, 1.0))
+    made.save(tmp_path / "m.weights")
+    again = load(tmp_path / "m.weights")
+    assert again.worker_names == names
+    assert again.to_bytes() == made.to_bytes()
+    said = again.predict(SimpleNamespace(workers=("a", "b"), target=np.zeros((4, 2)),
+                                         features={}, machines={}))  # fmt: skip
+    assert said.tolist() == ([199.5, 99.5] if names else [99.5, 199.5])
+    wrong = "b, a, got a, c" if names else "2 as it was trained on, got 3"
+    with pytest.raises(ValueError, match=f"^workers: expected {wrong}"):
+        again.order_of(["a", "c"] if names else ["a", "b", "c"])
+    if names:  # the version says whether they are there
+        head = bytearray(made.to_bytes())
+        head[4] = 1
+        with pytest.raises(FormatError, match="with version 2 alone"):
+            Mixed.from_bytes(bytes(head))
 
 
 def test_trees_that_do_not_end_are_refused():

@@ -1,13 +1,19 @@
 """The native forecast against JAX, and as the control loop uses it."""
 
+import itertools
+import pickle
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from pyroute import FormatError
 from pyroute.control import Predictor
+from pyroute.control._parts import seal
+from pyroute.control.mixed import load
 from pyroute.control.predictor import write_whole
 from reference.gru import forecast
 
@@ -131,3 +137,128 @@ def test_two_writers_of_one_file(tmp_path, monkeypatch):
     assert len(set(seen)) == 2
     assert [file.name for file in tmp_path.iterdir()] == ["x"]
     assert (tmp_path / "x").read_bytes() == b"first" * 100
+
+
+# names of workers ---------------------------------------------------------------------------------
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "weights"
+
+
+def tiered(names=("a", "b", "c")):
+    """A flat network of three workers whose forecasts differ by place."""
+    sizes = {"window": 2, "workers": 3, "layers1": 1, "hidden1": 2, "width": 3}
+    chance = np.random.default_rng(3)
+    weights = chance.normal(size=3 * 6 + 2 * 6 + 6 + 2 * 3 + 3)
+    return Predictor.make(sizes, names=["cpu"], weights=weights, worker_names=names)
+
+
+def history_of(workers, target, **features):
+    return SimpleNamespace(workers=workers, target=target, features=features, machines={})
+
+
+def test_workers_are_taken_by_name():
+    model = tiered()
+    target = np.array([[1.0, 2.0, 3.0], [1.5, 1.0, 4.0]])
+    said = model.predict(target)
+    assert len(set(said.tolist())) == 3
+    assert model.predict(history_of(("a", "b", "c"), target)).tolist() == said.tolist()
+    for order in itertools.permutations(range(3)):
+        names = tuple("abc"[at] for at in order)
+        found = model.predict(history_of(names, target[:, order]))
+        assert found.tolist() == said[list(order)].tolist()
+    other = tiered(())  # by place, as files before had it
+    assert other.predict(history_of(("c", "b", "a"), target)).tolist() == said.tolist()
+
+
+@pytest.mark.parametrize(
+    ("workers", "message"),
+    [
+        (("a", "b", "d"), "workers: expected a, b, c, got a, b, d"),
+        (("a", "b"), "workers: expected a, b, c, got a, b"),
+        (("a", "b", "c", "d"), "workers: expected a, b, c, got a, b, c, d"),
+    ],
+)
+def test_other_workers_are_refused(workers, message):
+    target = np.ones((2, len(workers)))
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        tiered().predict(history_of(workers, target))
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        tiered().order_of(workers)
+    if len(workers) != 3:  # without names the number alone can be seen
+        with pytest.raises(ValueError, match=r"^workers: expected 3 as it was trained on, got"):
+            tiered(()).predict(history_of(workers, target))
+
+
+def test_of_many_workers_the_error_names_those_that_differ():
+    names = [f"w{n}" for n in range(40)]
+    sizes = {"window": 1, "workers": 40, "layers1": 1, "hidden1": 1, "width": 40}
+    weights = np.zeros(40 * 3 + 3 + 3 + 40 + 40)
+    model = Predictor.make(sizes, names=["cpu"], weights=weights, worker_names=names)
+    with pytest.raises(ValueError, match=r"^workers: expected w7 and 39 more, got x and 39 more$"):
+        model.order_of([*names[:7], "x", *names[8:]])
+
+
+def test_an_elastic_model_takes_anybody():
+    model = small()
+    assert model.elastic
+    assert model.order_of(["who", "ever", "comes"]) is None
+
+
+def test_a_file_with_names(tmp_path):
+    model = tiered()
+    model.save(tmp_path / "m.weights")
+    for again in (Predictor.load(tmp_path / "m.weights"), pickle.loads(pickle.dumps(model))):
+        assert again == model
+        assert again.worker_names == ("a", "b", "c")
+        assert again.to_bytes() == model.to_bytes()
+    assert tiered(("a", "c", "b")) != model
+    assert tiered(()) != model
+    assert tiered(()).to_bytes()[:4] == b"PYRT"  # without names nothing is new
+    assert Predictor.from_bytes(tiered(()).to_bytes()).worker_names == ()
+
+
+@pytest.mark.parametrize(
+    "names", [("a", "b"), ("a", "b", "b"), ("a", "b", ""), ("a", "b", "c", "d"), "abc", (1, 2, 3)]
+)
+def test_wrong_names(names):
+    with pytest.raises((TypeError, ValueError), match=r"^worker_names: expected"):
+        tiered(names)
+
+
+@pytest.mark.parametrize("name", ["named", "mixed", "mixed_named"])
+def test_golden(name):
+    """Files of a version are never written again: what is deployed stays readable."""
+    data = (GOLDEN / f"{name}.bin").read_bytes()
+    made = load(GOLDEN / f"{name}.bin")
+    assert made.to_bytes() == data
+    assert made.worker_names == (() if name == "mixed" else ("a", "b", "c"))
+    begins = {"named": b"PYRW\1\0", "mixed": b"PYRM\1\0", "mixed_named": b"PYRM\2\0"}
+    assert data[:6] == begins[name]
+
+
+def test_torn_files_with_names():
+    data = tiered().to_bytes()
+    for cut in range(len(data)):
+        with pytest.raises(FormatError, match="expected"):
+            Predictor.from_bytes(data[:cut])
+    for at in range(len(data)):
+        broken = bytearray(data)
+        broken[at] ^= 0x10
+        with pytest.raises(FormatError, match="expected"):
+            Predictor.from_bytes(bytes(broken))
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        *(b"", b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"workers": "abc"}', b'{"workers": []}'),
+        *(b'{"workers": {"a": 1}}', b'{"workers": ["a", "b"]}', b'{"workers": ["a", "b", "b"]}'),
+        *(b'{"workers": ["a", "b", null]}', b'{"workers": null}', b'{"workers": 3}'),
+    ],
+)
+def test_hostile_names_under_a_right_checksum(about):
+    kernel = tiered(()).to_bytes()
+    with pytest.raises(FormatError, match="expected"):
+        Predictor.from_bytes(seal(b"PYRW", 1, [about, kernel]))
+    with pytest.raises(FormatError, match="expected"):
+        Predictor.from_bytes(seal(b"PYRW", 1, [b'{"workers": ["a", "b", "c"]}', about]))

@@ -4,13 +4,22 @@ import math
 import sqlite3
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from postgres import postgres  # noqa: F401
+from postgres import PostgreSQL, postgres, require  # noqa: F401
 from pyroute.control.loop import Loop
-from pyroute.control.store import DecisionRow, ForecastRow, Reports, Sample, Store, StoreError
+from pyroute.control.store import (
+    DecisionRow,
+    ForecastRow,
+    NoStoreError,
+    Reports,
+    Sample,
+    Store,
+    StoreError,
+)
 from pyroute.serve import SourceError, open_source
 from pyroute.serve.control import TURNS
 
@@ -429,3 +438,121 @@ def test_server_that_is_away():
     with pytest.raises(StoreError, match=r"pyroute:\*\*\*@127\.0\.0\.1:1") as raised:
         Store.open("postgresql://pyroute:secret@127.0.0.1:1/x", busy=1.0)
     assert "secret" not in str(raised.value)
+
+
+# what cannot be opened at the start, or is another one later ------------------------------------
+
+
+def test_postgresql_that_comes_later():
+    """It is tried again by whatever uses it, and keeps what comes from then on."""
+    require()
+    server = PostgreSQL()
+    with pytest.raises(StoreError, match="Connection refused"):
+        Store.open(server.url, busy=1.0)
+    with Store.open(server.url, busy=1.0, wait=False) as store:
+        assert store.fault.passes
+        with pytest.raises(StoreError, match="Connection refused"):
+            store.write([sample(1.0, a=1.0)])
+        with pytest.raises(StoreError, match="Connection refused"):
+            Reports(store).collect()
+        with server:
+            assert store.write([sample(2.0, a=1.0)], received=2.0) == 1
+            assert store.fault is None
+            assert store.read(0.0, 9.0)["time"].to_pylist() == [2.0]
+            server.kill()
+            with pytest.raises(StoreError):
+                store.write([sample(3.0, a=1.0)], received=3.0)
+            server.start()
+            store.write([sample(4.0, a=1.0)], received=4.0)
+            assert store.read(0.0, 9.0)["received"].to_pylist() == [2.0, 4.0]
+
+
+def test_a_place_where_no_store_can_be(postgres, tmp_path):  # noqa: F811
+    """A mistake in the URL: nothing to wait for."""
+    for url, text in (
+        (tmp_path / "missing" / "x.db", "unable to open"),
+        (postgres.replace("/postgres", "/nosuch"), 'database "nosuch" does not exist'),
+        (postgres.replace("pyroute@", "nobody@"), 'role "nobody" does not exist'),
+        (f"{postgres}?speed=7", 'invalid connection option "speed"'),
+        ("postgresql://pyroute@127.0.0.1:99999/x", "invalid port number"),
+    ):
+        with pytest.raises(NoStoreError, match=text):
+            Store.open(url, busy=1.0, wait=False)
+    with pytest.raises(ValueError, match=r"^url: expected a path") as raised:
+        Store.open("postgresql://me:secret@host:port/x", wait=False)
+    assert "secret" not in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_user_who_may_not_write(postgres):  # noqa: F811
+    with Store.open(postgres) as store, store._begin() as connection:
+        connection.exec_driver_sql("DROP ROLE IF EXISTS guest")
+        connection.exec_driver_sql("CREATE ROLE guest LOGIN")
+    with pytest.raises(NoStoreError, match="permission denied"):
+        Store.open(postgres.replace("pyroute@", "guest@"), wait=False)
+
+
+def test_a_file_that_is_moved_away_while_it_is_open(store):
+    """As the error says: a new one is made, without anybody being started again."""
+    if not store._is_sqlite:
+        pytest.skip("PostgreSQL has no file")
+    path = Path(store.url.removeprefix("sqlite:///"))
+    store.write([sample(1.0, a=1.0)], received=1.0)
+    store.write([sample(1.0, b=1.0)], received=1.0)
+    store._engine.dispose()
+    for name in path.parent.glob(f"{path.name}-*"):
+        name.unlink()
+    path.write_bytes(b"nonsense" * 2000)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="move the file away"):
+            store.write([sample(2.0, b=1.0)], received=2.0)
+    path.rename(path.with_name("damaged"))
+    assert store.write([sample(3.0, b=3.0)], received=3.0) == 1
+    found = store.read(0.0, 9.0)
+    assert found.column_names[5:] == ["b"]  # numbers of layouts are those of the new file
+    assert found["b"].to_pylist() == [3.0]
+
+
+def test_tables_that_are_dropped_while_it_is_open(store):
+    store.write([sample(1.0, a=1.0)], received=1.0)
+    store.write([sample(1.0, b=1.0)], received=1.0)
+    with store._begin() as connection:
+        store._meta.drop_all(connection)
+    with pytest.raises(StoreError):
+        store.write([sample(2.0, b=1.0)], received=2.0)
+    assert store.write([sample(3.0, b=3.0)], received=3.0) == 1
+    assert store.read(0.0, 9.0)["b"].to_pylist() == [3.0]
+
+
+def test_a_store_that_does_not_answer_is_not_read_each_time(tmp_path):
+    """A host that is away takes seconds to fail: the loop decides meanwhile."""
+    now = [0.0]
+    with Store.open(tmp_path / "x.db") as store:
+        reports = Reports(store, ticks=lambda: now[0])
+        tail, tried = store._tail, []
+
+        def away(*words):
+            tried.append(now[0])
+            now[0] += 2.0
+            raise StoreError("away")
+
+        store._tail = away
+        for _ in range(20):
+            with pytest.raises(StoreError, match="away"):
+                reports.collect()
+            now[0] += 1.0
+        assert tried == [0.0]
+        store._tail = tail
+        now[0] = 23.0
+        assert reports.collect() == []
+
+
+def test_reports_of_a_long_pause_are_the_newest(tmp_path, monkeypatch):
+    monkeypatch.setattr(Reports, "NEWEST", 30)
+    with Store.open(tmp_path / "x.db") as store:
+        reports = Reports(store)
+        assert reports.collect() == []
+        store.write([sample(float(at), a=1.0) for at in range(100)], received=1.0)
+        assert [each.time for each in reports.collect()] == [float(at) for at in range(70, 100)]
+        store.write([sample(100.0, a=1.0)], received=1.0)
+        assert [each.time for each in reports.collect()] == [100.0]

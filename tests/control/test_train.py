@@ -295,6 +295,48 @@ def test_only_the_last_seconds(tmp_path):
     assert len(train.from_store(place, target="service_ms", last=39.0)) == 40
 
 
+TINY = {"window": 4, "hidden1": 2, "layers1": 1, "blocks": 1, "block": 2, "batch": 16}
+
+
+def test_a_model_knows_its_workers_where_it_depends_on_them(tmp_path):
+    frame = train.from_store(stored(tmp_path / "control.db", np.arange(60.0)), target="service_ms")
+    flat = train.fit(frame, train.Config.flat(**TINY)).predictor()
+    assert (flat.worker_names, flat.elastic) == (("a", "b"), False)
+    two = train.fit(frame, train.Config.printed(**TINY, layers2=1, hidden2=2)).predictor()
+    assert two.worker_names == ("a", "b")
+    apart = {"layers1": 0, "hidden1": 0, "shared": False, "members": 1}
+    mixed = train.fit_mixed(frame, train.Config(**{**TINY, **apart, "blocks": 2}))
+    mixed.save(tmp_path / "m.weights")
+    assert load(tmp_path / "m.weights").worker_names == ("a", "b")
+    assert train.fit(frame, QUICK).predictor().worker_names == ()  # of anybody
+    nameless = train.fit(train.Frame.of(frame.target), train.Config.flat(**TINY)).predictor()
+    assert nameless.worker_names == ()
+
+
+@pytest.mark.parametrize("source", ["store", "file"])
+def test_only_some_workers(source, tmp_path):
+    """Others in the same store are none of the edge that is to be forecast."""
+    if source == "store":
+        place = stored(tmp_path / "control.db", np.arange(60.0))
+        take, target = train.from_store, "service_ms"
+    else:
+        place, target = tmp_path / "readings.csv", "cpu"
+        place.write_text("ts,worker,cpu\n" + "".join(f"{t},a,1\n{t},b,{t}\n" for t in range(60)))
+        take = train.read
+    frame = take(place, target=target, only=["b"])
+    assert (list(frame.names), frame.workers.shape) == (["b"], (60, 1, 1))
+    with pytest.raises(ValueError, match=r"^workers: expected some of a, b, got c, d$"):
+        take(place, target=target, only=["b", "c", "d"])
+    words = ("--window", 4, "--layers", 1, "--hidden", 2, "--blocks", 1, "--members", 1)
+    words = (*words, "--target", target, "--kind", "flat", "--no-baselines", "--quiet")
+    done = call(place, "-o", tmp_path / "x.weights", *words, "--only", "a")
+    assert done.exit_code == 0, done.output
+    assert load(tmp_path / "x.weights").worker_names == ("a",)
+    done = call(place, "-o", tmp_path / "x.weights", *words, "--only", "c")
+    assert done.exit_code == 2
+    assert done.stderr == "pyroute train: workers: expected some of a, b, got c\n"
+
+
 @pytest.mark.parametrize("kind", ["empty", "foreign", "nothing"])
 def test_what_is_no_store_is_said_and_not_changed(kind, tmp_path):
     import sqlite3

@@ -156,6 +156,24 @@ def test_keyed_consumers_are_refused(tmp_path):
     assert all(made.startswith("error") for made in damaged.split(" | ")), damaged
 
 
+def test_a_router_bolt_says_what_is_missing_where_it_is_made():
+    no_key, no_output, whole = probe("nokey", "nooutput", "whole")
+    assert no_key == "error key: expected at least one field, got none"
+    assert no_output == "error output: expected at least one field, got none"
+    assert whole == "ok"
+
+
+def test_ids_of_tasks_are_no_tuples():
+    """A record waits for the tuple before it, and not for ids of tasks that go the same way."""
+    assert probe("order") == ["false true"]
+
+
+def probe(*looks):
+    command = ["java", "-cp", jars.class_path(local=True), "pyroute.storm.Probe", *looks]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
 def test_jar_is_small_and_alone():
     """No class of Storm, no dependency: Storm is on every worker."""
     with zipfile.ZipFile(jars.pyroute()) as jar:

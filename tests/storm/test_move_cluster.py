@@ -27,3 +27,18 @@ def test_moves_and_faults(tmp_path):
         records = run.finish()
         print(f"{records} records, {time.monotonic() - begun:.1f} s to the end; {rows}")
     run.check(records)
+
+
+@pytest.mark.usefixtures("storm_jars")
+def test_faults_with_the_store_in_zookeeper(tmp_path):
+    """All that a manager says and hears but its own emits: it is a spout, which reads nothing."""
+    options = {"rate": 400, "keys": 300, "timeout": 10, "seed": 2}
+    with move.running(tmp_path / "run", **options, zookeeper=True, spout=True) as run:
+        rows = move.faults(run)
+        assert [row["killed"] for row in rows] == list(run.victims())
+        assert len(rows) == 6
+        assert run.status()["epoch"] >= len(rows)
+        records = run.finish()
+        print(f"{records} records; {rows}")
+    run.check(records)
+    assert not (tmp_path / "run" / "state" / "manager").exists(), "decisions are in the store"

@@ -57,6 +57,13 @@ def train(
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Column of the machine; once for each."),
     ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Train on this worker alone; once for each. None: on all that are there.",
+        ),
+    ] = None,
     log: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN", help="On a logarithmic scale (times); once for each."),
@@ -110,12 +117,14 @@ def train(
     pyroute train readings.parquet --worker vm --target cpu_pct --log net_rx_kbs
 
     pyroute train store.db --target service_ms --log service_ms -o service.weights
+        --only count/3 --only count/4
     """
     output = Output(json=json, quiet=quiet)
     expect_place(out, "--out")
     if Path(source).is_dir():
         raise CommandError(f"{source}: expected a file or a store, got a directory")
-    frame = _frame(source, time, worker, target, feature, machine or [], step, last)
+    options: dict[str, Any] = {"target": target, "features": feature, "machine": machine or []}
+    frame = _frame(source, time, worker, last, {**options, "only": only, "step": step})
     config = _config(kind, window, layers, hidden, members, blocks, tuple(log or ()), frame)
     start = round(len(frame) * (1 - judge))
     if start < 4 * window or len(frame) - start < 2:
@@ -189,21 +198,13 @@ def _once(
 
 
 def _frame(
-    source: str,
-    time: str,
-    worker: str,
-    target: str,
-    feature: list[str] | None,
-    machine: list[str],
-    step: float | None,
-    last: float | None,
+    source: str, time: str, worker: str, last: float | None, options: dict[str, Any]
 ) -> Frame:
-    options: dict[str, Any] = {"target": target, "features": feature, "machine": machine}
     if "://" in source or Path(source).suffix in STORES:
-        return from_store(source, **options, step=step, last=last)
+        return from_store(source, **options, last=last)
     if last is not None:
         raise CommandError("--last: expected a store, got a file")
-    return read(source, time=time, worker=worker, **options, step=step)
+    return read(source, time=time, worker=worker, **options)
 
 
 def _config(

@@ -170,6 +170,7 @@ class Model:
     high: float
     step: float
     history: list[dict[str, Any]] = field(default_factory=list)
+    workers: tuple[str, ...] = ()
 
     @property
     def elastic(self) -> bool:
@@ -187,7 +188,13 @@ class Model:
             "high": self.high,
         }
         weights = np.concatenate([weights_of(each, self.shape) for each in self.networks])
-        return Predictor.make(sizes, names=self.names, scales=self.scales, weights=weights)
+        return Predictor.make(
+            sizes,
+            names=self.names,
+            scales=self.scales,
+            weights=weights,
+            worker_names=() if self.elastic else self.workers,
+        )
 
     @cached_property
     def _compiled(self) -> Callable[[Any], Any]:
@@ -465,6 +472,7 @@ def fit(
         high,
         frame.step,
         history,
+        tuple(frame.names) if all(frame.names) else (),
     )
 
 

@@ -121,6 +121,7 @@ def read(
     target: str,
     features: Sequence[str] | None = None,
     machine: Sequence[str] = (),
+    only: Sequence[str] | None = None,
     step: float | None = None,
 ) -> Frame:
     """Read rows of one reading per worker and time, from a file or an Arrow table.
@@ -138,6 +139,8 @@ def read(
         Columns of a worker besides the target. None: every other column of numbers.
     machine
         Columns that belong to the machine: the mean over the rows of a step.
+    only
+        Workers whose rows are read. None: all.
     step
         Seconds between two steps. None: the median difference of two times.
     """
@@ -156,7 +159,13 @@ def read(
     )
     chosen = {name: _numbers(table, name) for name in [target, *features]}
     host = {name: _numbers(table, name) for name in machine}
-    return _assembled(_numbers(table, time), labels, chosen, host, step)
+    at = _numbers(table, time)
+    if only is not None:
+        kept = _of(labels, only)
+        at, labels = at[kept], labels[kept]
+        chosen = {name: values[kept] for name, values in chosen.items()}
+        host = {name: values[kept] for name, values in host.items()}
+    return _assembled(at, labels, chosen, host, step)
 
 
 def from_store(
@@ -165,6 +174,7 @@ def from_store(
     target: str,
     features: Sequence[str] | None = None,
     machine: Sequence[str] = (),
+    only: Sequence[str] | None = None,
     step: float | None = None,
     last: float | None = None,
 ) -> Frame:
@@ -185,6 +195,9 @@ def from_store(
     if not len(table):
         raise ValueError(f"{place}: expected samples, got none")
     labels = np.asarray([str(value) for value in table.column("worker").to_pylist()], str)
+    if only is not None:
+        kept = _of(labels, only) | (labels == "")
+        table, labels = table.filter(kept), labels[kept]
     of_worker = labels != ""
     numbers = {
         name: _numbers(table, name)
@@ -206,6 +219,17 @@ def from_store(
     host = {name: np.where(of_worker, np.nan, numbers[name]) for name in machine}
     at = np.asarray(table.column("time").to_numpy(), np.float64)
     return _assembled(at, labels, chosen, host, step)
+
+
+def _of(labels: npt.NDArray[Any], only: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Rows of the workers that are asked for."""
+    there = set(labels.tolist()) - {""}
+    unknown = [name for name in only if name not in there]
+    if unknown or not only:
+        known = ", ".join(sorted(there)[:8]) + (" and more" if len(there) > 8 else "")
+        raise ValueError(f"workers: expected some of {known}, got {', '.join(unknown) or 'none'}")
+    kept: npt.NDArray[np.bool_] = np.isin(labels, list(only))
+    return kept
 
 
 def _assembled(

@@ -30,6 +30,7 @@ abstract class ConfigStore implements Closeable {
     private static final int MAGIC = 0x50594346; // PYCF
     private static final int COVERED = 24;
     private static final long LONGEST = 1 << 30;
+    private static final int TRIES = 10;
 
     /** One version of a document. */
     static final class Document {
@@ -81,30 +82,13 @@ abstract class ConfigStore implements Closeable {
     }
 
     /** The content of an envelope; parts are where it lies, where that is elsewhere. */
-    static byte[] unpack(byte[] data, long version, byte[] content) {
+    static byte[] unpack(byte[] data, byte[] content) {
         ByteBuffer head = ByteBuffer.wrap(data);
         int codec = head.get(6);
         int length = (int) head.getLong(16);
         byte[] plain = content;
         if (codec == 1) {
-            plain = new byte[length];
-            Inflater inflater = new Inflater();
-            try {
-                inflater.setInput(content);
-                int done = 0;
-                while (done < length) {
-                    int more = inflater.inflate(plain, done, length - done);
-                    if (more == 0) {
-                        break;
-                    }
-                    done += more;
-                }
-                Reader.check(done == length && inflater.inflate(new byte[1]) == 0, "document", length + " bytes");
-            } catch (DataFormatException error) {
-                throw new FormatException("document: expected zlib, got " + error.getMessage());
-            } finally {
-                inflater.end();
-            }
+            plain = inflated(content, length);
         }
         Reader.check(plain.length == length, "document", length + " bytes");
         CRC32 checksum = new CRC32();
@@ -112,6 +96,24 @@ abstract class ConfigStore implements Closeable {
         checksum.update(plain, 0, plain.length);
         Reader.check((int) checksum.getValue() == head.getInt(24), "document", "an intact checksum");
         return plain;
+    }
+
+    /** No more than the length, which may be wrong: room is made for what comes, and not for what was said. */
+    private static byte[] inflated(byte[] content, int length) {
+        ByteArrayOutputStream out = new ByteArrayOutputStream(Math.min(length, content.length));
+        byte[] block = new byte[1 << 14];
+        Inflater inflater = new Inflater();
+        try {
+            inflater.setInput(content);
+            for (int more; out.size() <= length && (more = inflater.inflate(block)) > 0; ) {
+                out.write(block, 0, more);
+            }
+        } catch (DataFormatException error) {
+            throw new FormatException("document: expected zlib, got " + error.getMessage());
+        } finally {
+            inflater.end();
+        }
+        return out.toByteArray();
     }
 
     /** Checks a header; the number of chunks. */
@@ -140,7 +142,12 @@ abstract class ConfigStore implements Closeable {
 
         @Override
         Document read(String name, long known) throws IOException {
-            return known == 1 ? null : new Document(1, Files.readAllBytes(path));
+            if (known == 1) {
+                return null;
+            }
+            byte[] data = Files.readAllBytes(path);
+            Router.fromBytes(data); // what somebody is still writing is no version
+            return new Document(1, data);
         }
     }
 
@@ -154,7 +161,7 @@ abstract class ConfigStore implements Closeable {
         @Override
         Document read(String name, long known) throws IOException {
             Path folder = root.resolve(encodedName(name));
-            while (true) {
+            for (int i = 0; i < TRIES; ++i) {
                 long newest = newest(folder);
                 if (newest == 0 || newest == known) {
                     return null;
@@ -165,9 +172,14 @@ abstract class ConfigStore implements Closeable {
                 } catch (NoSuchFileException error) {
                     continue; // an old one by now, and removed
                 }
-                Reader.check(header(data, newest) == 0, "chunks", "none in a file");
-                return new Document(newest, unpack(data, newest, after(data)));
+                try {
+                    Reader.check(header(data, newest) == 0, "chunks", "none in a file");
+                    return new Document(newest, unpack(data, after(data)));
+                } catch (FormatException error) {
+                    throw error.of(newest);
+                }
             }
+            throw new IOException(folder + ": expected the file of the newest version, got none");
         }
 
         private static long newest(Path folder) throws IOException {
@@ -208,17 +220,19 @@ abstract class ConfigStore implements Closeable {
             String encoded = encodedName(name);
             String node = path + "/" + encoded;
             try {
-                for (int i = 0; i < 10; ++i) {
+                for (int i = 0; i < TRIES; ++i) {
                     Stat stat = client.exists(node, false);
                     if (stat == null || stat.getVersion() + 1L == known) {
                         return null;
                     }
                     byte[] data = client.getData(node, false, stat);
                     long version = stat.getVersion() + 1L;
-                    int chunks = header(data, version);
                     try {
+                        int chunks = header(data, version);
                         byte[] content = chunks == 0 ? after(data) : chunks(encoded, data, chunks);
-                        return new Document(version, unpack(data, version, content));
+                        return new Document(version, unpack(data, content));
+                    } catch (FormatException error) {
+                        throw error.of(version);
                     } catch (KeeperException.NoNodeException error) {
                         continue; // written again meanwhile
                     }

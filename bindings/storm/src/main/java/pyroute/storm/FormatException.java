@@ -7,4 +7,9 @@ public final class FormatException extends IllegalArgumentException {
     FormatException(String message) {
         super(message);
     }
+
+    /** The same, of this version of a document. */
+    FormatException of(long version) {
+        return new FormatException("version " + version + ": " + getMessage());
+    }
 }

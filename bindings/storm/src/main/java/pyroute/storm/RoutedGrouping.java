@@ -37,22 +37,11 @@ public final class RoutedGrouping implements CustomStreamGrouping {
     private long waitMillis = 60_000;
     private long pollMillis = 1_000;
 
-    private transient volatile Routes routes;
+    private transient volatile Router inForce; // read once for each record
     private transient int[] positions;
-    private transient List<List<Integer>> targets;
+    private transient List<List<Integer>> targets; // by the place of the router's task
     private transient Consumer<Router> listener; // the watch holds it weakly
     private transient ThreadLocal<Scratch> scratch;
-
-    /** What is in force: a router and nothing else, so that one read sees one state. */
-    private static final class Routes {
-        final Router router;
-        final List<Integer>[] byTask;
-
-        Routes(Router router, List<Integer>[] byTask) {
-            this.router = router;
-            this.byTask = byTask;
-        }
-    }
 
     private static final class Scratch {
         final KeyHash hash = new KeyHash();
@@ -107,6 +96,9 @@ public final class RoutedGrouping implements CustomStreamGrouping {
 
     /** How often the store is looked at, and how long the first router may take. */
     public RoutedGrouping every(long pollMillis, long waitMillis) {
+        if (pollMillis < 1) {
+            throw new IllegalArgumentException("pollMillis: expected at least 1, got " + pollMillis);
+        }
         this.pollMillis = pollMillis;
         this.waitMillis = waitMillis;
         return this;
@@ -128,7 +120,7 @@ public final class RoutedGrouping implements CustomStreamGrouping {
         scratch = ThreadLocal.withInitial(Scratch::new);
         if (router != null) {
             take(Router.fromBytes(router));
-            if (routes == null) {
+            if (inForce == null) {
                 throw new IllegalArgumentException(
                         "router: expected " + targets.size() + " tasks, got " + Router.fromBytes(router).tasks().length);
             }
@@ -137,7 +129,7 @@ public final class RoutedGrouping implements CustomStreamGrouping {
         CountDownLatch first = new CountDownLatch(1);
         listener = found -> {
             take(found);
-            if (routes != null) {
+            if (inForce != null) {
                 first.countDown();
             }
         };
@@ -153,32 +145,25 @@ public final class RoutedGrouping implements CustomStreamGrouping {
     }
 
     private void take(Router next) {
-        Routes before = routes;
-        int[] tasks = next.tasks();
-        if (tasks.length != targets.size()) {
+        Router before = inForce;
+        if (next.tasks().length != targets.size()) {
             LOG.warn("{}: expected {} tasks; {}", next, targets.size(),
-                    before == null ? "no router is in force" : before.router + " stays in force");
+                    before == null ? "no router is in force" : before + " stays in force");
             return;
         }
-        if (before != null && next.version() < before.router.version()) {
-            LOG.warn("{}: expected a higher version; {} stays in force", next, before.router);
+        if (before != null && next.version() < before.version()) {
+            LOG.warn("{}: expected a higher version; {} stays in force", next, before);
             return;
         }
-        @SuppressWarnings({"unchecked", "rawtypes"})
-        List<Integer>[] byTask = new List[tasks[tasks.length - 1] + 1];
-        for (int i = 0; i < tasks.length; ++i) {
-            byTask[tasks[i]] = targets.get(i);
-        }
-        routes = new Routes(next, byTask);
+        inForce = next;
         if (before != null) {
-            LOG.info("{} takes the place of {}", next, before.router);
+            LOG.info("{} takes the place of {}", next, before);
         }
     }
 
     @Override
     public List<Integer> chooseTasks(int taskId, List<Object> values) {
-        Routes now = routes;
         Scratch mine = scratch.get();
-        return now.byTask[now.router.route(mine.hash, values, positions, mine.salt++)];
+        return targets.get(inForce.place(mine.hash, values, positions, mine.salt++));
     }
 }

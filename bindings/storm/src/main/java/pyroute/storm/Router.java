@@ -18,12 +18,12 @@ public final class Router {
     private static final int MOST_BITS = 22;
 
     private final long version;
+    private final int[] tasks; // ascending; all that follows has places in it
     private final int[] owners; // null: the home is fields grouping over homeTasks
     private final int shift;
     private final int homeTasks;
-    private final int[] tasks; // ascending
     private final long[] slotIds;
-    private final int[] slotTargets; // a task; -1 - position for a split key; FREE
+    private final int[] slotTargets; // a place; -1 - position for a split key; FREE
     private final int tabled;
     private final int[][] splitTasks;
 
@@ -43,9 +43,6 @@ public final class Router {
             tasks = readTasks(ring);
             owners = readOwners(ring, 1 << bits);
             ring.end();
-            for (int owner : owners) {
-                Reader.check(Arrays.binarySearch(tasks, owner) >= 0, "owners", "tasks");
-            }
             shift = 64 - bits;
             homeTasks = 0;
         } else {
@@ -68,7 +65,7 @@ public final class Router {
         }
         int[] targets = new int[ids.length];
         for (int i = 0; i < ids.length; ++i) {
-            targets[i] = readTask(from);
+            targets[i] = readTarget(from);
         }
         skipNames(from, ids.length);
         long[] splits = new long[from.count("splits", 10)];
@@ -78,7 +75,7 @@ public final class Router {
             splitTasks[i] = new int[from.count("tasks", 1)];
             Reader.check(splitTasks[i].length > 0, "splits", "at least one task");
             for (int j = 0; j < splitTasks[i].length; ++j) {
-                splitTasks[i][j] = readTask(from);
+                splitTasks[i][j] = readTarget(from);
             }
         }
         skipNames(from, splits.length);
@@ -105,10 +102,10 @@ public final class Router {
         return new Router(new Reader(data, 0, data.length, ROUTER, 1));
     }
 
-    private int readTask(Reader from) {
-        int task = from.task("target");
-        Reader.check(Arrays.binarySearch(tasks, task) >= 0, "target", "a task of the home");
-        return task;
+    private int readTarget(Reader from) {
+        int place = Arrays.binarySearch(tasks, from.task("target"));
+        Reader.check(place >= 0, "target", "a task of the home");
+        return place;
     }
 
     private static int[] readTasks(Reader from) {
@@ -122,7 +119,7 @@ public final class Router {
         return tasks;
     }
 
-    private static int[] readOwners(Reader from, int identifiers) {
+    private int[] readOwners(Reader from, int identifiers) {
         int[] ids = new int[from.count("owners", 1)];
         Reader.check(ids.length > 0 && ids.length <= identifiers, "owners", "one for each identifier");
         long last = 0;
@@ -130,7 +127,8 @@ public final class Router {
             long step = from.varint("owner", Integer.MAX_VALUE - last);
             Reader.check(i == 0 || step > 0, "owners", "distinct ids");
             last += step;
-            ids[i] = (int) last;
+            ids[i] = Arrays.binarySearch(tasks, (int) last);
+            Reader.check(ids[i] >= 0, "owners", "tasks");
         }
         int[] out = new int[identifiers];
         int form = from.u8();
@@ -195,16 +193,21 @@ public final class Router {
 
     /** The task of a record with this identity; the salt chooses among the tasks of a split key. */
     public int route(long id, long salt) {
-        return route(id, salt, owners == null ? -1 : owners[(int) (id >>> shift)]);
+        return tasks[place(id, salt, owners == null ? -1 : owners[(int) (id >>> shift)])];
     }
 
     /** The task of a tuple by the fields at these positions. */
     public int route(KeyHash hash, List<Object> values, int[] positions, long salt) {
-        long id = hash.key(values, positions);
-        return route(id, salt, owners == null ? fieldsHome(values, positions) : owners[(int) (id >>> shift)]);
+        return tasks[place(hash, values, positions, salt)];
     }
 
-    private int route(long id, long salt, int home) {
+    /** The place of that task among the tasks. */
+    int place(KeyHash hash, List<Object> values, int[] positions, long salt) {
+        long id = hash.key(values, positions);
+        return place(id, salt, owners == null ? fieldsHome(values, positions) : owners[(int) (id >>> shift)]);
+    }
+
+    private int place(long id, long salt, int home) {
         for (int at = slot(id); slotTargets[at] != FREE; at = (at + 1) & (slotIds.length - 1)) {
             if (slotIds[at] == id) {
                 int target = slotTargets[at];

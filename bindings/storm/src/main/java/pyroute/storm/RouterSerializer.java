@@ -65,7 +65,7 @@ public final class RouterSerializer implements ISerializer {
     private volatile boolean closed;
     private volatile IOException failure;
     private volatile int written; // sequences below it are in the buffer, or sent
-    private volatile long messages; // other than records and heartbeats
+    private volatile long messages; // tuples that went as messages
 
     // Of the executor.
     private transient Map<String, Map<String, int[]>> positions;
@@ -210,7 +210,7 @@ public final class RouterSerializer implements ISerializer {
         }
     }
 
-    /** How many messages that are no records went to the child. */
+    /** How many tuples that are no records went to the child; heartbeats and ids of tasks are no tuples. */
     long messages() {
         return messages;
     }
@@ -238,6 +238,7 @@ public final class RouterSerializer implements ISerializer {
         text.reset();
         json.writeBoltMsg(message);
         writeText();
+        messages = messages + 1; // of this thread alone, and after the frame
     }
 
     /** Swaps the buffer and writes it, until the end. By a thread of its own. */
@@ -359,7 +360,6 @@ public final class RouterSerializer implements ISerializer {
             putInt(size);
             System.arraycopy(data, 0, buffer, used, size);
             used += size;
-            messages = messages + 1; // the lock's
             wake();
         }
     }

@@ -89,9 +89,7 @@ public class RouterShellBolt extends ShellBolt implements IRichBolt {
     @Override
     @SuppressWarnings("deprecation") // of registerMetric: what took its place is not in Storm 1
     public void prepare(Map<String, Object> conf, TopologyContext context, OutputCollector collector) {
-        if (key.length == 0) {
-            throw new IllegalArgumentException("key: expected at least one field, got none");
-        }
+        need("key", key);
         try {
             traffic = Traffic.open(collector, context.getThisComponentId(), context.getThisTaskId(), hookPort);
         } catch (IOException error) {
@@ -127,11 +125,20 @@ public class RouterShellBolt extends ShellBolt implements IRichBolt {
         }
     }
 
+    /** Where the topology is made: what is missing is said there, and not by workers that end again and again. */
     @Override
     public void declareOutputFields(OutputFieldsDeclarer declarer) {
+        need("key", key);
+        need("output", output);
         declarer.declareStream(stream, true, new Fields(output));
         for (Map.Entry<String, String[]> each : others.entrySet()) {
             declarer.declareStream(each.getKey(), new Fields(each.getValue()));
+        }
+    }
+
+    private static void need(String name, String[] fields) {
+        if (fields.length == 0) {
+            throw new IllegalArgumentException(name + ": expected at least one field, got none");
         }
     }
 
