@@ -791,13 +791,21 @@ def _load(path: Path) -> Model:
     return load(path)
 
 
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _checked(sample: Any) -> Sample:
     """A sample with numbers alone, or an error that says which is none."""
     if not isinstance(sample, Sample):
         raise TypeError(f"sample: expected a Sample, got {sample!r:.60}")
-    for name in ("worker", "host"):
-        if not isinstance(getattr(sample, name), str):
-            raise TypeError(f"{name}: expected text, got {getattr(sample, name)!r:.60}")
+    for name in (sample.worker, sample.host, *sample.features):
+        if not isinstance(name, str) or not _is_utf8(name):
+            raise TypeError(f"name: expected text that UTF-8 has, got {name!r:.60}")
     for name, value in (("time", sample.time), *sample.features.items()):
         if not isinstance(value, int | float | np.integer | np.floating):
             raise TypeError(f"{sample.worker}: {name}: expected a number, got {value!r:.60}")

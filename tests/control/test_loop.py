@@ -594,14 +594,22 @@ def test_one_sample_of_nonsense_leaves_the_others_of_its_source(tmp_path):
         assert len(store.read(0.0, 1e9)) == 8
 
 
-def test_names_that_a_store_cannot_hold(tmp_path):
+@pytest.mark.parametrize("name", ["\ud800", 7], ids=["half a surrogate pair", "number"])
+def test_names_that_a_store_cannot_hold(name, tmp_path):
+    """They cost their own sample, and nobody else's."""
     with Store.open(tmp_path / "control.db") as store:
         world = World(store=store)
-        world.loop._sources.append(lambda: [Sample(0.0, "h1", "\ud800", {"service_ms": 5.0})])
+        for bad in (
+            Sample(0.0, "h1", name, {"service_ms": 5.0}),
+            Sample(0.0, "h1", "w1", {name: 5.0}),
+        ):
+            world.loop._sources.append(lambda bad=bad: [bad])
         world.service["w1"] = 25.0
         status = world.turn(2)
-        assert "routing goes on without it" in status.problems["store"]
+        assert "store" not in status.problems
+        assert "expected text that UTF-8 has" in " ".join(status.problems.values())
         assert status.ratio["w1"] < 0.1
+        assert len(store.read(0.0, 1e9)) == 8
 
 
 @pytest.mark.parametrize("rate", [1e308, math.inf, -math.inf, -1e9, math.nan])
