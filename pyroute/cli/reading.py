@@ -89,20 +89,22 @@ def progress(output: Output, source: Source) -> Iterator[Advance]:
     with shown:
         bar = shown.add_task("reading", total=known or None, rows=0, rate=0.0)
 
+        def show(now: float) -> None:
+            done = min(seen[1], known) if known else None
+            rate = seen[0] / max(1e-9, now - began)
+            shown.update(bar, completed=done, rows=seen[0], rate=rate)
+
         def advance(rows: int, size: int) -> None:
             with lock:
                 seen[0] += rows
                 seen[1] += size
                 now = time.monotonic()
-                if now - told[0] < 0.1:
-                    return
-                told[0] = now
-                done = min(seen[1], known) if known else None
-                shown.update(
-                    bar, completed=done, rows=seen[0], rate=seen[0] / max(1e-9, now - began)
-                )
+                if now - told[0] >= 0.1:
+                    told[0] = now
+                    show(now)
 
         yield advance
+        show(time.monotonic())  # also what came since the last look
 
 
 class Namer:

@@ -91,14 +91,15 @@ def test_a_better_model_is_taken_and_a_worse_one_is_not(tmp_path, monkeypatch):
         taken = world.loop.model
         assert isinstance(taken, Mixed)
         assert (taken.target, taken.elastic) == ("service_ms", True)
-        for _ in range(5):
+        errors, before = [], []  # of the forecasts, and of the last values
+        for _ in range(20):
             status = world.turn()
             assert (status.source, status.problems) == ("forecast", {})
             for n, name in enumerate(WORKERS):
                 now, then = (world.service_ms(n, world.ticks - ago) for ago in (0.0, 1.0))
-                assert abs(status.workers[name]["forecast_ms"] - now) < 0.5 * max(
-                    abs(now - then), 1.0
-                )
+                errors.append(status.workers[name]["forecast_ms"] - now)
+                before.append(then - now)
+        assert math.hypot(*errors) < 0.5 * math.hypot(*before)
         assert store.forecasts()[-1].source == "forecast"
 
         words = (*SMALL, "--kind", "flat", "--blocks", "1")
