@@ -3,13 +3,15 @@
 A process inside does what it is told, a line of JSON for each call and each answer.
 """
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
 from typing import IO, Any
 
 from bench.storm import jars
-from bench.storm.cluster import Cluster
+from bench.storm.cluster import Cluster, StormError
 from pyroute.control import ConfigStore, Document
 
 TIMEOUT = 5.0
@@ -23,7 +25,7 @@ class Documents:
             *(sys.executable, "-m", "bench.storm.documents", url),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            cwd=jars.ROOT,
+            env={**os.environ, **jars.python_environment()},  # it begins in another folder
             text=True,
         )
 
@@ -40,10 +42,13 @@ class Documents:
         to, answers = self._process.stdin, self._process.stdout
         assert to is not None
         assert answers is not None
-        print(json.dumps(call), file=to, flush=True)
-        line = answers.readline()
+        try:
+            print(json.dumps(call), file=to, flush=True)
+            line = answers.readline()
+        except BrokenPipeError:
+            line = ""
         if not line:
-            raise ConnectionError("documents: expected an answer, got the end of the process")
+            raise StormError("documents: expected an answer, got the end of the process")
         answer = json.loads(line)
         if "error" in answer:
             raise ConnectionError(answer["error"])
@@ -52,7 +57,8 @@ class Documents:
     def close(self) -> None:
         """End the process."""
         for end in (self._process.stdin, self._process.stdout):
-            if end is not None:
+            assert end is not None
+            with contextlib.suppress(BrokenPipeError):  # it ended before
                 end.close()
         self._process.wait()
 
