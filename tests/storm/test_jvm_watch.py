@@ -288,17 +288,40 @@ def test_second_run(worker, url, tmp_path):
     with ConfigStore.open(url) as store:
         store.put(EDGE, router(9).to_bytes(), 0)
     worker.prepare("first", url)
-    shutil.rmtree(tmp_path / "store")
-    time.sleep(5 * POLL / 1000)  # what was read just now is not read again
-    with ConfigStore.open(url) as store:
-        store.put(EDGE, router(2).to_bytes(), 0)
-    worker.prepare("second", url)
-    assert worker.places("second") == places(router(2))
+    for run in range(20):  # each begins at another moment of a look
+        shutil.rmtree(tmp_path / "store")
+        time.sleep(2 * POLL / 1000)  # what was read just now is not read again
+        with ConfigStore.open(url) as store:
+            store.put(EDGE, router(2 + run % 2).to_bytes(), 0)
+        worker.prepare(f"run{run}", url)
+        assert worker.places(f"run{run}") == places(router(2 + run % 2))
     assert worker.places("first") == places(router(9)), "versions only go up for those who run"
     with ConfigStore.open(url) as store:
         store.put(EDGE, router(10).to_bytes(), 1)
     worker.takes("first", router(10))
-    worker.takes("second", router(10))
+    worker.takes("run19", router(10))
+
+
+def test_who_comes_during_a_look_has_one_of_their_own(worker, url, tmp_path):
+    """What it reads was there before them: it may be of another run."""
+    elsewhere = f"dir:{tmp_path / 'elsewhere'}"
+    for place in (url, elsewhere):
+        with ConfigStore.open(place) as store:
+            store.put(EDGE, router(9).to_bytes(), 0)
+    with ConfigStore.open(elsewhere) as store:
+        store.put(EDGE, router(11).to_bytes(), 1)
+    worker.prepare("first", url)
+    os.mkfifo(version_file(url, 2))
+    with version_file(url, 2).open("wb") as slow:  # opens when the other end is read
+        shutil.rmtree(tmp_path / "store")
+        with ConfigStore.open(url) as store:
+            store.put(EDGE, router(2).to_bytes(), 0)
+        worker.begin("second", url)
+        time.sleep(0.5)
+        slow.write(version_file(elsewhere, 2).read_bytes())
+    assert worker.ask("wait", "second") == "ok"
+    assert worker.places("second") == places(router(2))
+    worker.takes("first", router(11))
 
 
 def test_the_store_away_a_newcomer_has_the_last_good(worker, url, tmp_path):

@@ -140,9 +140,11 @@ final class RouterWatch {
      * belong to another run of the topology, with a store that was made anew and counts its versions from 1.
      */
     private void look(ConfigStore store, Followed of) throws InterruptedException {
+        List<WeakReference<Consumer<Router>>> came; // who comes from now on has a look of their own
         boolean again;
         synchronized (WATCHES) {
-            again = of.newest == null || !of.newcomers.isEmpty() && System.nanoTime() - of.readAt > pollMillis * 1_000_000;
+            came = new ArrayList<>(of.newcomers);
+            again = of.newest == null || !came.isEmpty() && System.nanoTime() - of.readAt > pollMillis * 1_000_000;
         }
         Router found; // for newcomers
         boolean changed = false; // for all
@@ -175,12 +177,12 @@ final class RouterWatch {
         }
         List<WeakReference<Consumer<Router>>> all;
         synchronized (WATCHES) {
-            all = new ArrayList<>(of.newcomers);
+            all = new ArrayList<>(came);
             if (changed) {
                 all.addAll(of.listeners);
             }
-            of.listeners.addAll(of.newcomers);
-            of.newcomers.clear();
+            of.listeners.addAll(came);
+            of.newcomers.removeAll(came);
         }
         for (WeakReference<Consumer<Router>> each : all) {
             Consumer<Router> listener = each.get();
