@@ -803,7 +803,8 @@ def _checked(sample: Any) -> Sample:
     """A sample with numbers alone, or an error that says which is none."""
     if not isinstance(sample, Sample):
         raise TypeError(f"sample: expected a Sample, got {sample!r:.60}")
-    for name in (sample.worker, sample.host, *sample.features):
+    names: tuple[Any, ...] = (sample.worker, sample.host, *sample.features)
+    for name in names:
         if not isinstance(name, str) or not _is_utf8(name):
             raise TypeError(f"name: expected text that UTF-8 has, got {name!r:.60}")
     for name, value in (("time", sample.time), *sample.features.items()):
