@@ -144,6 +144,7 @@ def test_ten_percent_move_under_load(tmp_path, spout):
     mover = Mover(tmp_path, seed=1)
     with topology(tmp_path, records, spout=spout) as cluster:
         cluster.timeout = 60.0
+        cluster.rate = 4000  # enough are left for the move on a fast machine, too
         cluster.run(lambda: len(cluster.completed) > 2000)
         table = mover.ask()
         cluster.run(lambda: mover.done)
@@ -540,6 +541,7 @@ def test_zookeeper_killed_during_a_move(tmp_path, zookeeper, spout):  # noqa: F8
     options = {"conf": {"pyroute.store": url}, "manager": ["--storage", "store"], "spout": spout}
     with topology(tmp_path, records, **options) as cluster:
         cluster.timeout = 60.0
+        cluster.rate = 1000  # none of them may be left before the last kill
         cluster.run(lambda: len(cluster.completed) > 200)
         for delay in (0.0, 0.1, 0.3):
             cluster.run(lambda: mover.done)
